@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: MIT
+# The front door. Meson does the work, in build/, build-asan/ and build-tsan/.
+
+PREFIX ?= /usr/local
+MESON_ARGS ?=
+SETUP := @sh tools/setup.sh
+BUILD := @sh tools/build.sh build $(MESON_ARGS)
+
+all: build
+
+help:
+	@echo 'make try      build it and see it at work'
+	@echo 'make test     every test: plain, under ASan+UBSan, under TSan'
+	@echo 'make          build the library in build/'
+	@echo 'make lint     all checks of the sources and documents'
+	@echo 'make format   let clang-format lay the sources out'
+	@echo 'make matrix   the contract suite, one line per store and kind'
+	@echo 'make bench    ours beside the raw limit'
+	@echo 'make interop  beside other tools that take the same locks'
+	@echo 'make asan     the tests under ASan+UBSan only'
+	@echo 'make tsan     the tests under TSan only'
+	@echo 'make install  to PREFIX=$(PREFIX); make uninstall'
+	@echo 'make clean    remove what was built'
+
+build:
+	$(SETUP) build
+	$(BUILD)
+
+try:
+	$(SETUP) build examples
+	$(BUILD)
+	@build/examples/try
+
+test:
+	$(SETUP) build examples test
+	@sh tools/run-tests.sh plain asan tsan
+
+asan tsan:
+	$(SETUP) build examples test
+	@sh tools/run-tests.sh $@
+
+matrix:
+	$(SETUP) build test
+	$(BUILD)
+	@build/tests/contract/contract --matrix
+
+bench:
+	$(SETUP) build bench
+	$(BUILD)
+	@build/bench/bench
+
+interop:
+	$(SETUP) build test
+	$(BUILD)
+	@sh tools/interop.sh
+
+lint:
+	$(SETUP) build examples lint
+	@sh tools/lint.sh
+
+format:
+	$(SETUP) lint
+	@sh tools/sources.sh | xargs clang-format -i
+
+install: build
+	@meson configure build -Dprefix=$(PREFIX)
+	@meson install -C build
+	@[ -n "$(DESTDIR)" ] || ldconfig 2>/dev/null || true
+
+uninstall:
+	@ninja -C build uninstall
+
+clean:
+	rm -rf build build-asan build-tsan build-clang
+
+.PHONY: all help build try test asan tsan matrix bench interop lint format install uninstall clean

@@ -1,0 +1,73 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# check-output.sh BENCH JSON: runs BENCH --quick and looks at its form, never at its speed:
+# every row comes, once, parses, and is in the JSON file too. Speaks TAP.
+set -u
+bench=$1
+json=$2
+
+rows='file uncontended_pair
+file client_cpu_pair
+file uncontended_pair_flock
+mem uncontended_pair
+file contended_8proc
+file contended_8proc_slowest_share
+file contended_8proc_max_wait_ms
+file contended_8proc_max_over_median
+file contended_8proc_fair
+file contended_8proc_fair_slowest_share
+file contended_8proc_fair_max_wait_ms
+file contended_8proc_fair_max_over_median
+mem contended_8thr
+mem contended_8thr_over_raw_pairs
+file contended_8thr
+file contended_8thr_over_raw_pairs
+mem waiters_1000
+mem waiters_1000_bytes
+mem waiters_1000_threads
+mem waiters_1000_idle_cpu_us
+file waiters_1000
+file waiters_1000_bytes
+file waiters_1000_threads
+file waiters_1000_idle_cpu_us
+mem held_100k_bytes
+mem held_100k_renew_cpu_percent
+file held_100k_bytes
+file held_100k_renew_cpu_percent'
+
+number='[0-9]+(\.[0-9]+)?'
+tail=" ours=$number raw=(-|$number) ratio=(-|$number) target=(-|[<>]=$number) (ok|short)\$"
+tests=0
+failed=0
+
+check() { # check WHAT STATUS
+    tests=$((tests + 1))
+    if [ "$2" -eq 0 ]; then
+        echo "ok $tests - $1"
+    else
+        echo "not ok $tests - $1"
+        failed=1
+    fi
+}
+
+out=$("$bench" --quick --json "$json")
+check 'bench --quick succeeds' $?
+
+while read -r store measure; do
+    lines=$(printf '%s\n' "$out" | grep -cE "^bench: $store $measure$tail")
+    kept=$(grep -c "\"store\": \"$store\", \"measure\": \"$measure\", " "$json")
+    [ "$lines" -eq 1 ] && [ "$kept" -eq 1 ]
+    check "$store $measure" $?
+done <<END
+$rows
+END
+
+[ "$(printf '%s\n' "$out" | wc -l)" -eq "$(printf '%s\n' "$rows" | wc -l)" ]
+check 'nothing else is printed' $?
+
+if command -v python3 >/dev/null; then
+    python3 -c 'import json, sys; json.load(open(sys.argv[1]))' "$json"
+    check 'the JSON file parses' $?
+fi
+echo "1..$tests"
+exit $failed

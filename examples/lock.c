@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT */
+/* The shortest program: take a lock, work, let go. The lock is shared by every process
+ * that opens the same store; with no URL that is every process of this user here. */
+#include <holdfast.h>
+#include <stdio.h>
+
+int main(void)
+{
+    hf_client *client = NULL;
+    hf_hold *hold = NULL;
+    hf_error why;
+
+    if (hf_open(NULL, NULL, &client, &why))
+        goto failed;
+    if (hf_lock(client, "jobs/nightly", 5000, &hold, &why)) /* wait 5 s */
+        goto failed;
+    printf("working with token %llu\n", (unsigned long long)hf_hold_token(hold, 0));
+    if (hf_release(hold, &why)) /* HF_ELOST: somebody else may have worked too */
+        goto failed;
+    hf_close(client);
+    return 0;
+
+failed:
+    fprintf(stderr, "lock: %s\n", why.text);
+    hf_close(client);
+    return 1;
+}

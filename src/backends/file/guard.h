@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT */
+/* The guard: one robust mutex around all that is not done with a record's word alone.
+ * Held for microseconds; whoever finds that its owner died in it repairs the table. */
+#ifndef HF_FILE_GUARD_H
+#define HF_FILE_GUARD_H
+
+#include "../../../include/holdfast/backend.h"
+
+struct file_queue;
+
+/* 0, or HF_EUNREACHABLE if somebody stays inside for 50 ms (a stopped process), or
+ * HF_ECORRUPT. After an error nothing has happened. */
+int hf__guard_enter(struct file_queue *me, hf_error *why);
+void hf__guard_leave(struct file_queue *me);
+
+/* Makes everything that is derived from blocks anew, lets in whom it can, and wakes
+ * everybody. In the guard. */
+void hf__guard_recover(struct file_queue *me);
+
+/* For tests: the n-th step from now (1 = the next) inside the guard sends this process
+ * hf__file_fail_signal. 0: never. */
+extern uint32_t hf__file_failpoint;
+extern int hf__file_fail_signal;
+void hf__file_fail(void);
+
+/* Stands after every store that a crash may separate from the next one. */
+static inline void guard_step(void)
+{
+    if (__builtin_expect(hf__file_failpoint != 0, 0))
+        hf__file_fail();
+}
+
+#endif

@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Descriptors of lock files: opening, caching, and keeping them out of children.
+ *
+ * A lock of flock(2) belongs to the open file description, and lives as long as any
+ * process has a descriptor of it. O_CLOEXEC keeps it from programs that are started; a
+ * child that was only forked would keep a dead parent's lock alive. So all open lock
+ * files of the process are in one list, and a fork handler closes them in the child,
+ * which does not unlock them in the parent. A file is opened and entered in the list
+ * under the list's mutex, so that no fork can fall in between.
+ *
+ * Everything else is for one session and under the client's lock. A file is in exactly
+ * one of the session's two lists: `busy` (it has a ticket) or `idle` (unlocked, and in
+ * a bucket by name). Idle ones are bounded; the oldest is closed for a new one.
+ */
+#include "lockfile.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "../../base/error.h"
+#include "../../base/mem.h"
+#include "../../kit/names.h"
+#include "dir.h"
+
+/* ---- Out of the way of fork() ----------------------------------------------------- */
+
+static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
+static pthread_mutex_t open_mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct hf_link open_files = { &open_files, &open_files };
+
+static void fork_prepare(void)
+{
+    pthread_mutex_lock(&open_mutex);
+}
+
+static void fork_parent(void)
+{
+    pthread_mutex_unlock(&open_mutex);
+}
+
+static void fork_child(void)
+{
+    for (HF_EACH_SAFE(link, &open_files)) {
+        struct lockfile *file = HF_CONTAINER(link, struct lockfile, open);
+
+        close(file->fd);
+        file->fd = -1;
+        hf__list_remove(link);
+    }
+    pthread_mutex_unlock(&open_mutex);
+}
+
+static void fork_handle(void)
+{
+    pthread_atfork(fork_prepare, fork_parent, fork_child);
+}
+
+static void file_close(struct lockfile *file)
+{
+    pthread_mutex_lock(&open_mutex);
+    hf__list_remove(&file->open);
+    pthread_mutex_unlock(&open_mutex);
+    if (file->fd >= 0)
+        close(file->fd);
+    file->fd = -1;
+}
+
+/* ---- Opening ------------------------------------------------------------------------ */
+
+/* Where we may not write, a descriptor for reading locks just as well. */
+static int path_open(struct lockfiles *files, const char *file, int *ret_fd,
+                     struct stat *st, hf_error *why)
+{
+    hf_error first = { 0 };
+    int rc =
+        hf__dir_open_file(files->dir_fd, file, O_RDWR, files->mode, ret_fd, st, &first);
+
+    if (rc == HF_EREFUSED && (first.sys == EACCES || first.sys == EROFS))
+        rc = hf__dir_open_file(files->dir_fd, file, O_RDONLY, files->mode, ret_fd, st,
+                               &first);
+    if (rc != 0 && why)
+        *why = first;
+    return rc;
+}
+
+static int file_open(struct lockfiles *files, struct lockfile *file, hf_error *why)
+{
+    struct stat st;
+    int rc;
+
+    pthread_once(&fork_once, fork_handle);
+    pthread_mutex_lock(&open_mutex);
+    rc = path_open(files, file->file, &file->fd, &st, why);
+    if (rc == 0)
+        hf__list_push_back(&open_files, &file->open);
+    pthread_mutex_unlock(&open_mutex);
+    if (rc == 0) {
+        file->dev = st.st_dev;
+        file->ino = st.st_ino;
+        file->seen_us = 0;
+    }
+    return rc;
+}
+
+/* The queue layout keeps files of its own in its directory; a lock must not be one. */
+static bool name_taken(int dir_fd, const char *file)
+{
+    struct stat st;
+    bool like = strcmp(file, "state") == 0 || strcmp(file, "live") == 0 ||
+                strncmp(file, "cell.", 5) == 0 || strncmp(file, "tmp.", 4) == 0 ||
+                (file[0] == 'w' && file[1] >= '0' && file[1] <= '9');
+
+    return like && fstatat(dir_fd, "live", &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+           fstatat(dir_fd, "state", &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_size > 0;
+}
+
+static int file_new(struct lockfiles *files, struct hf_ticket *ticket,
+                    struct lockfile **ret_file, hf_error *why)
+{
+    char text[HF_FILE_NAME_SIZE];
+    struct lockfile *file;
+    size_t len;
+
+    if (!hf__name_to_file(ticket->name, ticket->name_len, text, sizeof text))
+        return hf__fail_code(why, HF_ENAME);
+    if (name_taken(files->dir_fd, text))
+        return hf__fail(why, HF_EREFUSED,
+                        "'%.100s' is a file of the queue layout in this directory: "
+                        "give layout=flock a directory of its own",
+                        text);
+    len = strlen(text);
+    file = hf__alloc(sizeof *file + ticket->name_len + len + 1);
+    if (!file)
+        return hf__fail_code(why, HF_ENOMEM);
+    memcpy(file->name, ticket->name, ticket->name_len);
+    memcpy(file->name + ticket->name_len, text, len + 1);
+    file->file = file->name + ticket->name_len;
+    file->name_len = ticket->name_len;
+    file->name_hash = ticket->name_hash;
+    file->fd = -1;
+    *ret_file = file;
+    return 0;
+}
+
+int hf__lockfile_reopen(struct lockfiles *files, struct lockfile *file, hf_error *why)
+{
+    file_close(file);
+    return file_open(files, file, why);
+}
+
+bool hf__lockfile_look(struct lockfiles *files, struct lockfile *file, int64_t now_us)
+{
+    struct stat st;
+
+    if (fstatat(files->dir_fd, file->file, &st, AT_SYMLINK_NOFOLLOW) != 0)
+        return errno != ENOENT;
+    if (st.st_ino != file->ino || st.st_dev != file->dev)
+        return false;
+    file->seen_us = now_us;
+    file->tick = hf__now_coarse();
+    return true;
+}
+
+/* ---- The cache ------------------------------------------------------------------------ */
+
+static struct lockfile **bucket_of(struct lockfiles *files, uint32_t hash)
+{
+    return &files->buckets[hash % HF_LOCKFILE_BUCKETS];
+}
+
+static void idle_remove(struct lockfiles *files, struct lockfile **at)
+{
+    struct lockfile *file = *at;
+
+    *at = file->next;
+    file->next = NULL;
+    hf__list_remove(&file->link);
+    files->idle_count--;
+}
+
+static struct lockfile *idle_take(struct lockfiles *files, struct hf_ticket *ticket)
+{
+    struct lockfile **at = bucket_of(files, ticket->name_hash);
+
+    for (; *at; at = &(*at)->next) {
+        struct lockfile *file = *at;
+
+        if (file->name_hash == ticket->name_hash &&
+            file->name_len == ticket->name_len &&
+            memcmp(file->name, ticket->name, ticket->name_len) == 0) {
+            idle_remove(files, at);
+            return file;
+        }
+    }
+    return NULL;
+}
+
+static bool idle_close_oldest(struct lockfiles *files)
+{
+    struct hf_link *link = hf__list_first(&files->idle);
+    struct lockfile *file = link ? HF_CONTAINER(link, struct lockfile, link) : NULL;
+    struct lockfile **at;
+
+    if (!file)
+        return false;
+    for (at = bucket_of(files, file->name_hash); *at != file; at = &(*at)->next)
+        continue;
+    idle_remove(files, at);
+    file_close(file);
+    hf__free(file);
+    return true;
+}
+
+/* When descriptors run out, those that only rest here go first. */
+static int file_make(struct lockfiles *files, struct hf_ticket *ticket,
+                     struct lockfile **ret_file, hf_error *why)
+{
+    struct lockfile *file = NULL;
+    hf_error first = { 0 };
+    int rc = file_new(files, ticket, &file, why);
+
+    if (rc != 0)
+        return rc;
+    do {
+        rc = file_open(files, file, &first);
+    } while (rc != 0 && (first.sys == EMFILE || first.sys == ENFILE) &&
+             idle_close_oldest(files));
+    if (rc != 0) {
+        hf__free(file);
+        if (why)
+            *why = first;
+        return rc;
+    }
+    *ret_file = file;
+    return 0;
+}
+
+int hf__lockfile_take(struct lockfiles *files, struct hf_ticket *ticket,
+                      struct lockfile **ret_file, hf_error *why)
+{
+    struct lockfile *file = idle_take(files, ticket);
+    int rc = file ? 0 : file_make(files, ticket, &file, why);
+
+    if (rc != 0)
+        return rc;
+    file->ticket = ticket;
+    hf__list_push_back(&files->busy, &file->link);
+    *ret_file = file;
+    return 0;
+}
+
+void hf__lockfile_put(struct lockfiles *files, struct lockfile *file)
+{
+    struct lockfile **bucket = bucket_of(files, file->name_hash);
+
+    if (files->idle_count >= HF_LOCKFILE_IDLE_MAX)
+        idle_close_oldest(files);
+    hf__list_remove(&file->link);
+    hf__list_push_back(&files->idle, &file->link);
+    file->ticket = NULL;
+    file->next = *bucket;
+    *bucket = file;
+    files->idle_count++;
+}
+
+void hf__lockfile_free(struct lockfile *file)
+{
+    hf__list_remove(&file->link);
+    file_close(file);
+    hf__free(file);
+}
+
+void hf__lockfiles_init(struct lockfiles *files, int dir_fd, mode_t mode)
+{
+    hf__list_init(&files->idle);
+    hf__list_init(&files->busy);
+    files->dir_fd = dir_fd;
+    files->mode = mode;
+}
+
+static void list_free(struct hf_link *list)
+{
+    for (HF_EACH_SAFE(link, list))
+        hf__lockfile_free(HF_CONTAINER(link, struct lockfile, link));
+}
+
+void hf__lockfiles_done(struct lockfiles *files)
+{
+    if (!hf__linked(&files->busy))
+        return;
+    list_free(&files->busy);
+    list_free(&files->idle);
+    memset(files->buckets, 0, sizeof files->buckets);
+    files->idle_count = 0;
+}

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Open lock files of one session: a descriptor serves one ticket at a time, and rests
+ * in a cache, by name, between two tickets. For one thread at a time.
+ */
+#ifndef HF_FILE_LOCKFILE_H
+#define HF_FILE_LOCKFILE_H
+
+#include "../../../include/holdfast/backend.h"
+#include "../../base/clock.h"
+#include "../../base/list.h"
+#include "../../kit/blocker.h"
+
+#include <sys/types.h>
+
+#define HF_LOCKFILE_BUCKETS 128
+#define HF_LOCKFILE_IDLE_MAX 128
+
+/* How long a look at the path counts, in microseconds (see hf__lockfile_current). */
+#define HF_LOCKFILE_LOOK_US 20
+
+struct lockfile {
+    struct hf_link link;      /* session: busy, or idle with the oldest first */
+    struct hf_link open;      /* process: all of them, for fork() */
+    struct lockfile *next;    /* idle ones of one bucket */
+    struct hf_ticket *ticket; /* whom it serves; NULL: idle */
+    int fd;                   /* -1: closed by fork(), in the child */
+    int how;                  /* LOCK_EX or LOCK_SH */
+    dev_t dev;
+    ino_t ino;
+    int64_t seen_us; /* when the path was last seen to lead here; 0: never */
+    int64_t tick;    /* the same by the coarse clock */
+    struct hf_blocker blocker;
+    uint32_t name_hash;
+    uint32_t name_len;
+    const char *file; /* its name in the directory */
+    char name[];      /* the lock's name, and then `file` */
+};
+
+struct lockfiles {
+    int dir_fd;
+    mode_t mode; /* of new files */
+    size_t idle_count;
+    struct hf_link idle;
+    struct hf_link busy;
+    struct lockfile *buckets[HF_LOCKFILE_BUCKETS];
+};
+
+void hf__lockfiles_init(struct lockfiles *files, int dir_fd, mode_t mode);
+
+/* Closes everything; no blocker may be running (in a forked child none is). Accepts
+ * what was zeroed and never initialised. Does not close dir_fd. */
+void hf__lockfiles_done(struct lockfiles *files);
+
+/* An unlocked file for this ticket, from the cache or opened; busy from now on. Errors
+ * of hf__dir_open_file(), HF_EREFUSED, HF_ENOMEM. */
+int hf__lockfile_take(struct lockfiles *files, struct hf_ticket *ticket,
+                      struct lockfile **ret_file, hf_error *why);
+
+/* Gives an unlocked file back to the cache. */
+void hf__lockfile_put(struct lockfiles *files, struct lockfile *file);
+
+/* Closes the file for good. */
+void hf__lockfile_free(struct lockfile *file);
+
+/* Lets go of the descriptor and opens the path anew. */
+int hf__lockfile_reopen(struct lockfiles *files, struct lockfile *file, hf_error *why);
+
+/* Whether the path still leads to the file we have open: a lock on a deleted or replaced
+ * file excludes nobody. */
+bool hf__lockfile_look(struct lockfiles *files, struct lockfile *file, int64_t now_us);
+
+/*
+ * The same at the price of a comparison. The look costs more than half of what the lock
+ * costs, so one that is less than HF_LOCKFILE_LOOK_US old still counts: nobody deletes
+ * the file, makes another and locks that in much less, and a file that is deleted while
+ * it is held escapes any look before. The clock may be the wall clock that the token
+ * needs anyway: set back, it makes us look once more.
+ */
+static inline bool hf__lockfile_current(struct lockfiles *files, struct lockfile *file,
+                                        int64_t now_us)
+{
+    uint64_t age = (uint64_t)now_us - (uint64_t)file->seen_us;
+
+    return age < HF_LOCKFILE_LOOK_US || hf__lockfile_look(files, file, now_us);
+}
+
+/* And for letting go of it: a look counts until the coarse clock ticks. */
+static inline bool hf__lockfile_still(struct lockfiles *files, struct lockfile *file)
+{
+    return file->tick == hf__now_coarse() ||
+           hf__lockfile_look(files, file, hf__wall_us());
+}
+
+#endif

@@ -1,0 +1,387 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The queue of a record: who is in, who is next. Called in the guard.
+ *
+ * Places stand in one list per record, granted ones in front, the others by arrival. A
+ * lock is also taken through the word of its record alone (a quick hold, tickets.c), so
+ * every function here first seizes the word: it is then SLOW, and ours, or HELD, and its
+ * owner may at most drop it meanwhile. After a change hf__record_settle() decides who is
+ * next and sets the word to what became of it.
+ *
+ * A free lock with waiters is passed on in one of two ways. Strictly: the first in line
+ * (and who else fits) is granted, then woken. Or by invitation: the first in line is
+ * woken and the lock left open, so that it is used while the other wakes up. An invited
+ * place that finds the lock taken when it comes makes the next release strict.
+ *
+ * To wake is to write to a FIFO, and that is done in here too: a process that dies
+ * between a grant and its wake-up dies in the guard, and recover.c wakes everybody.
+ */
+#include <string.h>
+
+#include "../../base/clock.h"
+#include "queue.h"
+
+/* ---- Quick holds ------------------------------------------------------------------ */
+
+/* The holder writes these while we read them; the turn tells whether they are whole. */
+bool hf__quick_read(const struct region_block *record, struct quick_hold *ret_hold)
+{
+    const struct block_record *r = &record->record;
+    uint64_t word = word_load(&record->word);
+    uint32_t turn = __atomic_load_n(&r->turn, __ATOMIC_ACQUIRE);
+
+    if (!(word & WORD_HELD) || turn != word_turn(word))
+        return false;
+    *ret_hold = (struct quick_hold){
+        .token = __atomic_load_n(&r->token, __ATOMIC_ACQUIRE),
+        .id.word[0] = __atomic_load_n(&r->id.word[0], __ATOMIC_ACQUIRE),
+        .id.word[1] = __atomic_load_n(&r->id.word[1], __ATOMIC_ACQUIRE),
+        .since = __atomic_load_n(&r->since, __ATOMIC_ACQUIRE),
+        .span = __atomic_load_n(&r->span, __ATOMIC_ACQUIRE),
+        .kind = __atomic_load_n(&r->kind, __ATOMIC_ACQUIRE),
+        .slot = word_slot(word),
+    };
+    return ((word_load(&record->word) ^ word) & ~WORD_QUEUE) == 0;
+}
+
+uint64_t hf__record_seize(struct region_block *record)
+{
+    uint64_t word = word_load(&record->word);
+
+    while (!(word & (WORD_HELD | WORD_SLOW)))
+        if (word_swap(&record->word, &word, word | WORD_SLOW)) {
+            guard_step();
+            return word | WORD_SLOW;
+        }
+    return word;
+}
+
+uint64_t hf__record_freeze(struct region_block *record)
+{
+    for (;;) {
+        uint64_t word = hf__record_seize(record);
+        if (!(word & WORD_HELD) ||
+            word_swap(&record->word, &word, word | WORD_IMPATIENT))
+            return word;
+    }
+}
+
+void hf__record_drop(struct region_block *record)
+{
+    uint64_t word = word_load(&record->word);
+
+    while ((word & WORD_HELD) &&
+           !word_swap(&record->word, &word, word_dropped(word) | WORD_SLOW))
+        ;
+    guard_step();
+}
+
+/* ---- The list ---------------------------------------------------------------------- */
+
+/* Before `after`, or (0) at the end. */
+static void list_insert(struct file_queue *me, struct block_record *r, uint32_t after,
+                        struct region_block *place)
+{
+    uint32_t index = block_index(me, place);
+    uint32_t prev = after ? block_at(me, after)->place.prev : r->last;
+
+    place->place.prev = prev;
+    place->next = after;
+    if (prev)
+        block_at(me, prev)->next = index;
+    else
+        r->first = index;
+    if (after)
+        block_at(me, after)->place.prev = index;
+    else
+        r->last = index;
+    guard_step();
+}
+
+static void list_remove(struct file_queue *me, struct block_record *r,
+                        struct region_block *place)
+{
+    uint32_t prev = place->place.prev;
+
+    if (prev)
+        block_at(me, prev)->next = place->next;
+    else
+        r->first = place->next;
+    guard_step();
+    if (place->next)
+        block_at(me, place->next)->place.prev = prev;
+    else
+        r->last = prev;
+    guard_step();
+}
+
+static void tally_drop(struct hf_tally *tally, const struct block_place *p)
+{
+    if (p->kind == HF_PERMITS || p->kind == HF_EXPIRING)
+        tally->permits -= p->permits;
+    else if (p->kind == HF_READ)
+        tally->readers--;
+    else
+        tally->exclusive--;
+}
+
+static void state_set(struct region_block *place, enum place_state state)
+{
+    __atomic_store_n(&place->place.state, state, __ATOMIC_RELEASE);
+    guard_step();
+}
+
+static void granted_count(struct block_record *r, const struct block_place *p)
+{
+    r->granted++;
+    hf__tally_add(&r->tally, p->kind, p->permits);
+    if (p->expires < r->soonest)
+        r->soonest = p->expires;
+}
+
+/* ---- Places ------------------------------------------------------------------------ */
+
+struct region_block *hf__place_find(const struct file_queue *me, uint32_t block,
+                                    uint64_t seq)
+{
+    struct region_block *place = block_at(me, block);
+    bool ours = place->type == BLOCK_PLACE && place->place.state != PLACE_NONE &&
+                place->place.seq == seq;
+    return ours ? place : NULL;
+}
+
+static void place_fill(struct file_queue *me, struct block_place *p,
+                       struct region_block *record, const struct place_wish *wish)
+{
+    const struct hf_ticket *ticket = wish->ticket;
+
+    *p = (struct block_place){
+        .record = block_index(me, record),
+        .record_gen = word_gen(record->word),
+        .seq = me->region.head->next_seq++,
+        .id = ticket->id,
+        .token = wish->token,
+        .expires = wish->expires,
+        .ttl = ticket->ttl_ns,
+        .since = wish->since,
+        .span = wish->span,
+        .permits = wish->permits,
+        .kind = wish->kind,
+        .flags = ticket->flags & HF_TICKET_DETACHED ? PLACE_DETACHED : 0,
+        .slot = me->slot,
+        .slot_gen = me->slot_gen,
+        .pid = me->pid,
+    };
+    memcpy(p->note, wish->note, strnlen(wish->note, HF_NOTE_MAX));
+}
+
+void hf__place_put(struct file_queue *me, struct region_block *block,
+                   struct region_block *record, const struct place_wish *wish)
+{
+    struct block_record *r = &record->record;
+    struct block_place *p = &block->place;
+
+    place_fill(me, p, record, wish);
+    if (wish->state == PLACE_GRANTED) {
+        p->flags |= PLACE_TOLD;
+        if (p->token == 0)
+            p->token = hf__region_draw(&me->region, p->span);
+    }
+    __atomic_store_n(&block->type, BLOCK_PLACE, __ATOMIC_RELEASE);
+    guard_step();
+    state_set(block, wish->state);
+    me->held++;
+    if (wish->state == PLACE_GRANTED) {
+        list_insert(me, r, r->first_waiting, block);
+        granted_count(r, p);
+        return;
+    }
+    list_insert(me, r, 0, block);
+    if (!r->first_waiting)
+        r->first_waiting = block_index(me, block);
+    r->waiting++;
+    r->strict += !kind_passes(p->kind);
+}
+
+static void waiting_uncount(struct block_record *r, struct region_block *place,
+                            uint32_t index)
+{
+    if (r->first_waiting == index)
+        r->first_waiting = place->next;
+    r->waiting--;
+    r->strict -= !kind_passes(place->place.kind);
+}
+
+void hf__place_remove(struct file_queue *me, struct region_block *place)
+{
+    struct block_place *p = &place->place;
+    struct block_record *r = &block_at(me, p->record)->record;
+    bool granted = p->state == PLACE_GRANTED;
+
+    state_set(place, PLACE_NONE);
+    list_remove(me, r, place);
+    if (granted) {
+        r->granted--;
+        tally_drop(&r->tally, p);
+        if (r->granted == 0)
+            r->soonest = HF_NEVER;
+    } else {
+        waiting_uncount(r, place, block_index(me, place));
+    }
+    if (p->slot == me->slot && p->slot_gen == me->slot_gen)
+        me->held--;
+    hf__table_free(me, place);
+}
+
+static void place_wake(struct file_queue *me, uint32_t index)
+{
+    if (index)
+        hf__peer_wake(me, block_at(me, index)->place.slot, index);
+}
+
+void hf__place_end(struct file_queue *me, struct region_block *place)
+{
+    struct region_block *record = block_at(me, place->place.record);
+    uint32_t behind = place->place.state == PLACE_WAITING ? place->next : 0;
+
+    hf__record_seize(record);
+    hf__place_remove(me, place);
+    place_wake(me, behind);
+    hf__record_settle(me, record);
+}
+
+static bool place_has_owner(const struct file_queue *me, const struct block_place *p)
+{
+    return me->region.slots[p->slot].gen == p->slot_gen;
+}
+
+void hf__place_lose(struct file_queue *me, struct region_block *place)
+{
+    uint32_t slot = place->place.slot;
+    bool owned = place_has_owner(me, &place->place);
+
+    hf__place_end(me, place);
+    if (owned)
+        hf__peer_wake(me, slot, 0);
+}
+
+/* ---- Admission ---------------------------------------------------------------------- */
+
+static void place_grant(struct file_queue *me, struct block_record *r,
+                        struct region_block *place)
+{
+    struct block_place *p = &place->place;
+
+    p->token = hf__region_draw(&me->region, p->span);
+    p->since = hf__now_coarse();
+    p->expires = p->ttl ? queue_now(me) + p->ttl : HF_NEVER;
+    guard_step();
+    state_set(place, PLACE_GRANTED);
+    waiting_uncount(r, place, block_index(me, place));
+    granted_count(r, p);
+    guard_step();
+    place_wake(me, block_index(me, place));
+}
+
+/* With several holders the new first in line has to watch all of them, not only the one
+ * that stood before it, hence the last wake-up. */
+void hf__record_admit(struct file_queue *me, struct region_block *record)
+{
+    struct block_record *r = &record->record;
+    uint32_t first = r->first_waiting;
+
+    while (r->first_waiting) {
+        struct region_block *place = block_at(me, r->first_waiting);
+        if (hf__admit(&r->tally, place->place.kind, place->place.permits, r->limit) !=
+            HF_IN)
+            break;
+        place_grant(me, r, place);
+    }
+    if (r->first_waiting != first && r->granted > 1)
+        place_wake(me, r->first_waiting);
+}
+
+static uint64_t queue_flags(struct block_record *r, uint64_t word)
+{
+    if (!r->waiting)
+        return 0;
+    if (r->strict)
+        return WORD_WAIT | WORD_IMPATIENT;
+    if (r->invited != r->first_waiting)
+        return WORD_WAIT;
+    return word & WORD_QUEUE;
+}
+
+static void settle_slow(struct file_queue *me, struct region_block *record,
+                        uint64_t word)
+{
+    struct block_record *r = &record->record;
+    uint64_t flags = queue_flags(r, word);
+
+    if (r->waiting && (r->granted || (flags & WORD_IMPATIENT))) {
+        hf__record_admit(me, record);
+        flags = queue_flags(r, word);
+    }
+    if (r->granted || r->strict) {
+        word_store(&record->word, word_base(word) | flags | WORD_SLOW);
+    } else if (!r->waiting) {
+        r->invited = 0;
+        word_store(&record->word, word_base(word));
+    } else {
+        if (!(flags & WORD_INVITED))
+            place_wake(me, r->first_waiting);
+        r->invited = r->first_waiting;
+        guard_step();
+        word_store(&record->word, word_base(word) | WORD_WAIT | WORD_INVITED);
+    }
+    guard_step();
+}
+
+void hf__record_settle(struct file_queue *me, struct region_block *record)
+{
+    for (;;) {
+        uint64_t word = hf__record_seize(record);
+        if (!(word & WORD_HELD)) {
+            settle_slow(me, record, word);
+            return;
+        }
+        uint64_t next = (word & ~WORD_QUEUE) | queue_flags(&record->record, word);
+        if (next == word || word_swap(&record->word, &word, next)) {
+            guard_step();
+            return;
+        }
+    }
+}
+
+/* ---- Leases ------------------------------------------------------------------------- */
+
+static struct region_block *lease_over(struct file_queue *me, struct block_record *r,
+                                       int64_t now)
+{
+    uint32_t index = r->first;
+
+    r->soonest = HF_NEVER;
+    for (uint32_t i = 0; i < r->granted; i++) {
+        struct region_block *place = block_at(me, index);
+        if (place->place.expires <= now)
+            return place;
+        if (place->place.expires < r->soonest)
+            r->soonest = place->place.expires;
+        index = place->next;
+    }
+    return NULL;
+}
+
+void hf__record_expire(struct file_queue *me, struct region_block *record)
+{
+    struct block_record *r = &record->record;
+    struct region_block *place;
+
+    if (r->soonest == HF_NEVER)
+        return;
+    int64_t now = queue_now(me);
+    if (r->soonest > now)
+        return;
+    while ((place = lease_over(me, r, now)))
+        hf__place_lose(me, place);
+}

@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the files of the queue layout share. Read them in this order:
+ *
+ *   word.h region.[ch]  what all processes see: the word of a lock, the state file
+ *   guard.[ch]          the mutex around the table
+ *   table.c             blocks and records: names to queues
+ *   places.c            the queue of a record: who is in, who is next
+ *   recover.c           the table made anew after a death inside the guard
+ *   slots.c             sessions: claimed, left, cleaned up after
+ *   peers.c             other sessions: waking them, watching them die
+ *   stakes.c            what we wait for or care about, and how we hear of it
+ *   tickets.c           the seam: attempt, withdraw, renew, interest
+ *   latches.c cells.c inspect.c repair.c  the seam: ask
+ *   queue.c             the seam: open, close, the table of functions
+ *
+ * `me` is always this session. "In the guard" means between hf__guard_enter() and
+ * hf__guard_leave(); the host is answered outside of it.
+ */
+#ifndef HF_FILE_QUEUE_H
+#define HF_FILE_QUEUE_H
+
+#include "../../base/list.h"
+#include "guard.h"
+#include "region.h"
+#include "word.h"
+
+#define CACHE_COUNT 256
+#define CACHE_NAME 112
+#define RECENT_COUNT 8
+
+#define GUARD_RETRY_NS (10 * INT64_C(1000000))
+#define QUEUED_RETRY_NS (5 * INT64_C(1000000000))
+
+struct queue_cached {
+    uint32_t hash;
+    uint32_t record;
+    uint32_t gen;
+    uint16_t len; /* 0: empty */
+    uint16_t family;
+    char name[CACHE_NAME];
+};
+
+/* Another session, as far as we have to do with it. Descriptors are stored plus one. */
+struct queue_peer {
+    uint32_t gen;
+    int process; /* pidfd */
+    int fifo;
+    bool in_loop; /* the loop tells us when `process` ends */
+    bool seen;
+};
+
+/* A session to be looked after once the guard is left. */
+struct queue_target {
+    uint32_t slot;
+    uint32_t gen;
+};
+
+/* A ticket that waits, or whose holder wants to hear of it. */
+struct queue_stake {
+    struct hf_link link;
+    struct file_queue *queue;
+    struct hf_ticket *ticket;
+    struct hf_timer timer; /* when to look again */
+    uint32_t number;
+    bool waiting;
+    bool interest;
+    bool revoked; /* told */
+};
+
+struct file_queue {
+    struct hf_host *host;
+    struct region region;
+    int dir_fd;
+    int live_fd; /* holds the lock that says we live */
+    int fifo_fd; /* others wake us here; -1 until somebody needs to */
+    mode_t mode;
+    int32_t pid;
+    uint32_t slot; /* SLOT_COUNT: none */
+    uint32_t slot_gen;
+    uint32_t held;      /* quick holds and places we have, */
+    uint64_t space;     /* pid namespace */
+    uint32_t busy;      /* a place that is being dealt with: do not wake its owner */
+    bool poll_targets;  /* one of the targets has to be polled */
+    uint32_t target_count;
+    struct queue_target *targets; /* SLOT_COUNT of each, made when first needed */
+    struct queue_peer *peers;
+    struct hf_link stakes;
+    struct queue_stake **stake_table;
+    uint32_t stake_room;
+    uint32_t stake_hint;
+    struct hf_timer retry;    /* the guard was busy: look at everything again */
+    struct hf_link in_process; /* among the sessions of this process */
+    struct hf_id removed[RECENT_COUNT]; /* cells we removed: requests done */
+    uint32_t removed_next;
+    char host_name[256];
+    struct queue_cached cache[CACHE_COUNT];
+};
+
+static inline struct region_block *block_at(const struct file_queue *me, uint32_t index)
+{
+    return &me->region.blocks[index];
+}
+
+static inline uint32_t block_index(const struct file_queue *me,
+                                   const struct region_block *block)
+{
+    return (uint32_t)(block - me->region.blocks);
+}
+
+static inline int64_t queue_now(const struct file_queue *me)
+{
+    return me->host->ops->now(me->host);
+}
+
+/* Kinds that may be overtaken: the lock is offered to them, not handed over. */
+static inline bool kind_passes(int32_t kind)
+{
+    return kind == HF_MUTEX || kind == HF_REENTRANT;
+}
+
+static inline bool id_same(const struct hf_id *a, const struct hf_id *b)
+{
+    return a->word[0] == b->word[0] && a->word[1] == b->word[1];
+}
+
+/* ---- ticket->store ---------------------------------------------------------------
+ * [0] what we have: low half a mode, high half a block
+ * [1] generation of the record (quick hold)
+ * [2] token (quick hold) or number of arrival (place)
+ * [3] the stake, if there is one
+ */
+enum ticket_mode {
+    TICKET_NONE = 0,
+    TICKET_QUICK = 1, /* held through the word of a record */
+    TICKET_PLACE = 2, /* a place: waiting or held */
+    TICKET_OPEN = 3,  /* a latch that was open: nothing is kept */
+};
+
+static inline enum ticket_mode ticket_mode(const struct hf_ticket *ticket)
+{
+    return (enum ticket_mode)(uint32_t)ticket->store[0];
+}
+
+static inline uint32_t ticket_block(const struct hf_ticket *ticket)
+{
+    return (uint32_t)(ticket->store[0] >> 32);
+}
+
+static inline void ticket_set(struct hf_ticket *ticket, enum ticket_mode mode,
+                              uint32_t block, uint32_t gen, uint64_t number)
+{
+    ticket->store[0] = (uint64_t)block << 32 | (uint32_t)mode;
+    ticket->store[1] = gen;
+    ticket->store[2] = number;
+}
+
+static inline struct queue_stake *ticket_stake(const struct hf_ticket *ticket)
+{
+    return (struct queue_stake *)(uintptr_t)ticket->store[3];
+}
+
+/* ---- table.c: in the guard -------------------------------------------------------- */
+
+/* A block that is still BLOCK_FREE by type, or NULL: HF_EFULL, HF_ESYSTEM. */
+struct region_block *hf__table_alloc(struct file_queue *me, hf_error *why);
+void hf__table_free(struct file_queue *me, struct region_block *block);
+
+struct region_block *hf__table_find(struct file_queue *me, const char *name,
+                                    uint32_t len, uint32_t hash);
+
+/* Finds or makes the record of a name, as one of `kind` and `limit`. HF_EMISMATCH. */
+int hf__table_get(struct file_queue *me, const char *name, uint32_t len, uint32_t hash,
+                  int32_t kind, uint32_t limit, struct region_block **ret_record,
+                  hf_error *why);
+
+/* The name of a record; `out` has room for HF_NAME_MAX + 1. */
+void hf__table_name(const struct file_queue *me, const struct region_block *record,
+                    char *out);
+void hf__table_chain(struct file_queue *me, struct region_block *record);
+
+/* ---- places.c: in the guard ------------------------------------------------------- */
+
+/* What a record says of its quick hold; false if there is none, or not quite yet. */
+struct quick_hold {
+    uint64_t token;
+    struct hf_id id;
+    int64_t since;
+    uint32_t span;
+    int32_t kind;
+    uint32_t slot;
+};
+bool hf__quick_read(const struct region_block *record, struct quick_hold *ret_hold);
+
+/* Keeps others out of the word: it is then HELD (by a quick hold) or SLOW. `freeze`
+ * does the same and makes a quick holder come to the guard for its release. */
+uint64_t hf__record_seize(struct region_block *record);
+uint64_t hf__record_freeze(struct region_block *record);
+
+/* After every change: passes the lock on, and sets the word. */
+void hf__record_settle(struct file_queue *me, struct region_block *record);
+
+/* Lets in waiting places, in order; the word is SLOW. */
+void hf__record_admit(struct file_queue *me, struct region_block *record);
+
+/* Takes the quick hold away; to be settled. */
+void hf__record_drop(struct region_block *record);
+
+/* Removes leases that are over, and settles if there was one. */
+void hf__record_expire(struct file_queue *me, struct region_block *record);
+
+/* The place at `block` if it is the one that arrived as number `seq`, or NULL. */
+struct region_block *hf__place_find(const struct file_queue *me, uint32_t block,
+                                    uint64_t seq);
+
+/* Fills `block` in and puts it into the queue of `record`. A granted one needs a token
+ * (0: draw one). Nothing is settled. */
+struct place_wish {
+    const struct hf_ticket *ticket;
+    enum place_state state;
+    int32_t kind;
+    uint32_t permits;
+    uint64_t token;
+    uint32_t span;
+    int64_t since;
+    int64_t expires;
+    const char *note;
+};
+void hf__place_put(struct file_queue *me, struct region_block *block,
+                   struct region_block *record, const struct place_wish *wish);
+
+/* Takes a place away, wakes who stood behind it, and settles. `remove` only takes it
+ * away. `lose` also tells its session. */
+void hf__place_remove(struct file_queue *me, struct region_block *place);
+void hf__place_end(struct file_queue *me, struct region_block *place);
+void hf__place_lose(struct file_queue *me, struct region_block *place);
+
+/* ---- slots.c ----------------------------------------------------------------------- */
+
+int hf__slot_claim(struct file_queue *me, hf_error *why);
+void hf__slot_leave(struct file_queue *me);
+
+/* In the guard: removes what a session that is gone left behind. */
+void hf__slot_reap(struct file_queue *me, uint32_t slot);
+
+/* Whether the lock of a session's byte in `live` is still there. */
+bool hf__slot_locked(const struct file_queue *me, uint32_t slot);
+
+/* Start time of a process from /proc; 0 if it cannot be known. */
+uint64_t hf__slot_start(int32_t pid);
+
+/* ---- peers.c ----------------------------------------------------------------------- */
+
+/* In the guard: wakes a session about one of its places, or (0) about all it has. */
+void hf__peer_wake(struct file_queue *me, uint32_t slot, uint32_t place);
+
+/* In the guard: note whom this place depends on. Afterwards, outside: look after them;
+ * true if somebody was found dead and his places are gone. `stay` keeps watching. */
+void hf__peer_note(struct file_queue *me, struct region_block *record,
+                   struct region_block *place);
+bool hf__peer_check(struct file_queue *me, bool stay);
+void hf__peers_close(struct file_queue *me, bool forked);
+
+/* ---- stakes.c ---------------------------------------------------------------------- */
+
+/* Makes our FIFO, the targets and all else that waiting needs. HF_ENOMEM, HF_ESYSTEM. */
+int hf__stake_listen(struct file_queue *me, hf_error *why);
+struct queue_stake *hf__stake_new(struct file_queue *me, struct hf_ticket *ticket);
+void hf__stake_free(struct queue_stake *stake);
+
+/* Looks whether a waiting ticket is in by now: answers the host and returns true if the
+ * wait is over. `came`: we were woken for it. */
+bool hf__stake_look(struct queue_stake *stake, bool came);
+void hf__stake_mind(struct queue_stake *stake);
+void hf__stake_look_all(struct file_queue *me);
+void hf__stake_retry(struct file_queue *me);
+
+/* ---- tickets.c --------------------------------------------------------------------- */
+
+void hf__queue_attempt(void *session, struct hf_ticket *ticket);
+void hf__queue_withdraw(void *session, struct hf_ticket *ticket);
+void hf__queue_renew(void *session, struct hf_ticket *const *tickets, size_t count,
+                     enum hf_renew_mode mode);
+void hf__queue_interest(void *session, struct hf_ticket *ticket);
+
+/* ---- Requests ---------------------------------------------------------------------- */
+
+typedef int queue_verb(struct file_queue *me, struct hf_request *request,
+                       hf_error *why);
+
+/* In the guard. */
+queue_verb hf__queue_latch_set, hf__queue_latch_get, hf__queue_latch_down;
+queue_verb hf__queue_evict, hf__queue_revoke, hf__queue_downgrade, hf__queue_adopt;
+
+/* Outside; they enter it themselves. */
+queue_verb hf__queue_cell_get, hf__queue_cell_set, hf__queue_inspect;
+
+#endif

@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The state file, as all processes map it.
+ *
+ *   head (one page) | slots, one per session | hash buckets | blocks of 192 bytes
+ *
+ * A block is free, a record (a name and its queue), a place (a ticket in a queue), the
+ * rest of a long name, or the ids of a latch. Block 0 is not used; index 0 is "none".
+ *
+ * Blocks are the truth: a process may die anywhere, and recover.c makes everything else
+ * (buckets, lists, counts, free list, words of slow records) anew from them. So a block
+ * gets its `type` after all else in it was written, and a place its `state`.
+ *
+ * What is read or written outside the guard goes through __atomic: words, the quick
+ * hold of a record, the state of slots, and the first lines of the head.
+ */
+#ifndef HF_FILE_REGION_H
+#define HF_FILE_REGION_H
+
+#include <pthread.h>
+#include <sys/types.h>
+
+#include "../../kit/admit.h"
+
+#define REGION_MAGIC UINT64_C(0x6c64796873666c68)
+#define REGION_VERSION 1
+#define REGION_HEAD_SIZE 4096
+
+#define SLOT_COUNT 1024
+#define BUCKET_COUNT 8192
+#define BLOCKS_FIRST 1024
+#define BLOCKS_MAX (1u << 20)
+
+#define NAME_INLINE 48
+#define NAME_MORE 176
+#define IDS_COUNT 8
+
+enum block_type {
+    BLOCK_FREE = 0,
+    BLOCK_RECORD = 1,
+    BLOCK_PLACE = 2,
+    BLOCK_NAME = 3,
+    BLOCK_IDS = 4,
+};
+
+enum place_state {
+    PLACE_NONE = 0,
+    PLACE_WAITING = 1,
+    PLACE_GRANTED = 2,
+};
+
+enum place_flag {
+    PLACE_DETACHED = 1 << 0,
+    PLACE_REVOKED = 1 << 1,
+    PLACE_TOLD = 1 << 2, /* its session knows of the grant */
+};
+
+enum slot_state {
+    SLOT_FREE = 0,
+    SLOT_USED = 1,
+    SLOT_CLOSED = 2, /* left by its session, to be cleaned by whoever comes by */
+};
+
+struct region_head {
+    uint64_t magic; /* written last */
+    uint32_t version;
+    uint32_t abi;
+    unsigned char boot[16];
+    uint64_t time_ns;         /* time namespace of its clock; 0: not known */
+    uint64_t durable_ceiling; /* all numbers given out are below, also after a crash */
+    uint64_t recoveries;
+    uint64_t next_seq;
+    uint32_t block_count; /* blocks the file has room for */
+    uint32_t high_water;  /* blocks that were ever used */
+    uint32_t free_first;
+    uint32_t free_count;
+
+    _Alignas(64) uint64_t next_token;
+    uint64_t ceiling; /* numbers below may be given out */
+
+    _Alignas(64) pthread_mutex_t guard;
+    int32_t guard_pid; /* who is inside, for messages */
+};
+
+struct region_slot {
+    uint32_t state;
+    uint32_t gen;
+    int32_t pid;
+    uint32_t fifo;  /* its FIFO is there */
+    uint64_t start; /* start time of the process; 0: not known */
+    uint64_t space; /* pid namespace; 0: not known */
+    char program[64];
+    uint64_t unused[4];
+};
+
+/* The fields up to `turn` describe a quick hold and are its holder's; `turn` last. */
+struct block_record {
+    uint64_t token;
+    struct hf_id id;
+    int64_t since;
+    uint32_t span;
+    int32_t kind;
+    uint32_t turn;
+    uint32_t hash;
+    uint64_t revoked; /* token of the quick hold that was asked to let go */
+
+    struct hf_tally tally; /* over the granted places */
+    int64_t soonest;       /* no lease of a granted place ends before */
+    uint32_t first, last;  /* all places: granted ones in front, then by arrival */
+    uint32_t first_waiting;
+    uint32_t granted, waiting;
+    uint32_t strict;  /* waiting places that must not be overtaken */
+    uint32_t invited; /* the place that INVITED or IMPATIENT is about */
+    uint32_t limit;
+    uint32_t latch_left;
+    uint32_t latch_ids;
+    uint32_t more; /* the rest of the name */
+    uint16_t name_len;
+    uint8_t family;
+    uint8_t unused;
+    char name[NAME_INLINE];
+};
+
+struct block_place {
+    uint32_t state;
+    uint32_t record;
+    uint32_t record_gen;
+    uint32_t prev;
+    uint64_t seq;
+    struct hf_id id;
+    uint64_t token;
+    int64_t expires; /* HF_NEVER: no lease */
+    int64_t ttl;
+    int64_t since;
+    uint32_t span; /* asked for while waiting, given when granted */
+    uint32_t permits;
+    int32_t kind;
+    uint32_t flags;
+    uint32_t stake; /* its session's own number for it */
+    uint32_t slot;
+    uint32_t slot_gen;
+    int32_t pid;
+    char note[HF_NOTE_MAX + 1];
+};
+
+struct block_ids {
+    struct hf_id id[IDS_COUNT];
+    uint32_t result[IDS_COUNT];
+    uint32_t next;
+};
+
+struct region_block {
+    uint32_t type;
+    uint32_t next; /* in its free list, bucket, queue, or name */
+    uint64_t word;
+    union {
+        struct block_record record;
+        struct block_place place;
+        struct block_ids ids;
+        char name[NAME_MORE];
+    };
+};
+
+_Static_assert(sizeof(struct region_head) <= REGION_HEAD_SIZE, "head fits its page");
+_Static_assert(sizeof(struct region_slot) == 128, "slots do not share a line");
+_Static_assert(sizeof(struct region_block) == 192, "a block is three lines");
+
+struct region {
+    int fd; /* -1: not open */
+    struct region_head *head; /* NULL: not mapped */
+    struct region_slot *slots;
+    uint32_t *buckets;
+    struct region_block *blocks;
+};
+
+/* Opens, makes or (after a reboot) renews the state file of a directory and maps it.
+ * HF_ECORRUPT, HF_EUNSUPPORTED, HF_EFULL, HF_EUNREACHABLE, HF_EREFUSED, HF_ESYSTEM. */
+int hf__region_open(struct region *region, int dir_fd, mode_t mode, hf_error *why);
+void hf__region_close(struct region *region);
+
+/* Doubles the room for blocks. In the guard. HF_EFULL, HF_ESYSTEM. */
+int hf__region_grow(struct region *region, hf_error *why);
+
+/* Makes numbers up to `end` safe to give out: on disk first. */
+void hf__region_raise(struct region *region, uint64_t end);
+
+/* The first of `span` fresh numbers, for a token or a version. */
+static inline uint64_t hf__region_draw(struct region *region, uint32_t span)
+{
+    struct region_head *head = region->head;
+    uint64_t first = __atomic_fetch_add(&head->next_token, span, __ATOMIC_RELAXED);
+    if (__builtin_expect(
+            first + span > __atomic_load_n(&head->ceiling, __ATOMIC_ACQUIRE), 0))
+        hf__region_raise(region, first + span);
+    return first;
+}
+
+#endif

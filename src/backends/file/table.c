@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Blocks and records: from a name to its queue. Called in the guard.
+ *
+ * A record that nobody uses stays, so that the next one finds it ready; such idle
+ * records are given up when blocks run out, before the file grows. Whoever remembers one
+ * finds another generation in its word and comes here again. So does everybody when an
+ * idle name is put to another use (a mutex yesterday, a semaphore today).
+ *
+ * A block from hf__table_alloc() has no type yet. Until it gets one it is nobody's, and
+ * a crash gives it back; that is why the type is always written last. `why` is never
+ * NULL here.
+ */
+#include "queue.h"
+
+#include <string.h>
+
+#include "../../base/clock.h"
+#include "../../base/error.h"
+
+static uint32_t *bucket_of(struct file_queue *me, uint32_t hash)
+{
+    return &me->region.buckets[hash % BUCKET_COUNT];
+}
+
+static void type_set(struct region_block *block, enum block_type type)
+{
+    __atomic_store_n(&block->type, type, __ATOMIC_RELEASE);
+    guard_step();
+}
+
+/* ---- Free blocks ----------------------------------------------------------------- */
+
+void hf__table_free(struct file_queue *me, struct region_block *block)
+{
+    struct region_head *head = me->region.head;
+
+    type_set(block, BLOCK_FREE);
+    block->next = head->free_first;
+    guard_step();
+    head->free_first = block_index(me, block);
+    head->free_count++;
+    guard_step();
+}
+
+static void chain_free(struct file_queue *me, uint32_t index)
+{
+    while (index) {
+        struct region_block *block = block_at(me, index);
+        index = block->next;
+        hf__table_free(me, block);
+    }
+}
+
+static bool record_idle(const struct region_block *block)
+{
+    return block->record.first == 0 && block->record.latch_left == 0;
+}
+
+static void record_unchain(struct file_queue *me, struct region_block *record)
+{
+    uint32_t *link = bucket_of(me, record->record.hash);
+    uint32_t index = block_index(me, record);
+
+    while (*link && *link != index)
+        link = &block_at(me, *link)->next;
+    if (*link)
+        *link = record->next;
+    guard_step();
+}
+
+static void record_forget(struct file_queue *me, struct region_block *record)
+{
+    uint64_t word = word_load(&record->word);
+    uint64_t barred = (uint64_t)(word_gen(word) + 1) << WORD_GEN_SHIFT | WORD_SLOW;
+
+    if (word != word_base(word) || !word_swap(&record->word, &word, barred))
+        return;
+    guard_step();
+    record_unchain(me, record);
+    type_set(record, BLOCK_FREE);
+    chain_free(me, record->record.more);
+    chain_free(me, record->record.latch_ids);
+    hf__table_free(me, record);
+}
+
+static void records_reclaim(struct file_queue *me)
+{
+    for (uint32_t i = 1; i < me->region.head->high_water; i++) {
+        struct region_block *block = block_at(me, i);
+        if (block->type == BLOCK_RECORD && record_idle(block))
+            record_forget(me, block);
+    }
+}
+
+/* Idle records first; then, if that brought little, a larger file. */
+static int room_make(struct file_queue *me, hf_error *why)
+{
+    struct region_head *head = me->region.head;
+    int rc = 0;
+
+    records_reclaim(me);
+    if (head->free_count < head->block_count / 4)
+        rc = hf__region_grow(&me->region, why);
+    return head->free_count ? 0 : rc;
+}
+
+struct region_block *hf__table_alloc(struct file_queue *me, hf_error *why)
+{
+    struct region_head *head = me->region.head;
+    struct region_block *block;
+
+    if (!head->free_first && head->high_water == head->block_count &&
+        room_make(me, why) != 0)
+        return NULL;
+    if (head->free_first) {
+        block = block_at(me, head->free_first);
+        head->free_first = block->next;
+        head->free_count--;
+    } else {
+        block = block_at(me, head->high_water);
+        word_store(&block->word, WORD_SLOW);
+        head->high_water++;
+    }
+    guard_step();
+    return block;
+}
+
+/* ---- Names ------------------------------------------------------------------------ */
+
+static size_t part_of(size_t left, size_t room)
+{
+    return left < room ? left : room;
+}
+
+static bool name_is(const struct file_queue *me, const struct region_block *record,
+                    const char *name, uint32_t len)
+{
+    const struct block_record *r = &record->record;
+    size_t part = part_of(len, NAME_INLINE);
+
+    if (r->name_len != len || memcmp(r->name, name, part) != 0)
+        return false;
+    for (uint32_t more = r->more; more; more = block_at(me, more)->next) {
+        name += part;
+        len -= (uint32_t)part;
+        part = part_of(len, NAME_MORE);
+        if (memcmp(block_at(me, more)->name, name, part) != 0)
+            return false;
+    }
+    return true;
+}
+
+void hf__table_name(const struct file_queue *me, const struct region_block *record,
+                    char *out)
+{
+    const struct block_record *r = &record->record;
+    size_t left = part_of(r->name_len, HF_NAME_MAX);
+    size_t part = part_of(left, NAME_INLINE);
+
+    memcpy(out, r->name, part);
+    for (uint32_t more = r->more; more; more = block_at(me, more)->next) {
+        out += part;
+        left -= part;
+        part = part_of(left, NAME_MORE);
+        memcpy(out, block_at(me, more)->name, part);
+    }
+    out[part] = '\0';
+}
+
+/* The part of a name that does not fit into its record, last block first. */
+static int name_put(struct file_queue *me, const char *name, uint32_t len,
+                    uint32_t *ret_more, hf_error *why)
+{
+    uint32_t more = 0;
+
+    while (len > NAME_INLINE) {
+        size_t part = (len - NAME_INLINE) % NAME_MORE;
+        struct region_block *block = hf__table_alloc(me, why);
+        if (!block) {
+            chain_free(me, more);
+            return why->code;
+        }
+        if (part == 0)
+            part = NAME_MORE;
+        len -= (uint32_t)part;
+        memcpy(block->name, name + len, part);
+        block->next = more;
+        more = block_index(me, block);
+        type_set(block, BLOCK_NAME);
+    }
+    *ret_more = more;
+    return 0;
+}
+
+/* ---- Records ----------------------------------------------------------------------- */
+
+struct region_block *hf__table_find(struct file_queue *me, const char *name,
+                                    uint32_t len, uint32_t hash)
+{
+    uint32_t index = *bucket_of(me, hash);
+
+    while (index) {
+        struct region_block *record = block_at(me, index);
+        if (record->record.hash == hash && name_is(me, record, name, len))
+            return record;
+        index = record->next;
+    }
+    return NULL;
+}
+
+void hf__table_chain(struct file_queue *me, struct region_block *record)
+{
+    uint32_t *bucket = bucket_of(me, record->record.hash);
+
+    record->next = *bucket;
+    guard_step();
+    *bucket = block_index(me, record);
+    guard_step();
+}
+
+static int record_make(struct file_queue *me, const char *name, uint32_t len,
+                       uint32_t hash, struct region_block **ret_record, hf_error *why)
+{
+    struct region_block *record = hf__table_alloc(me, why);
+    uint32_t more = 0;
+
+    if (!record)
+        return why->code;
+    if (name_put(me, name, len, &more, why) != 0) {
+        hf__table_free(me, record);
+        return why->code;
+    }
+    record->record = (struct block_record){
+        .hash = hash,
+        .more = more,
+        .name_len = (uint16_t)len,
+        .soonest = HF_NEVER,
+        .turn = UINT32_MAX,
+    };
+    memcpy(record->record.name, name, part_of(len, NAME_INLINE));
+    type_set(record, BLOCK_RECORD);
+    hf__table_chain(me, record);
+    *ret_record = record;
+    return 0;
+}
+
+static const char *const family_names[] = {
+    "nothing", "a mutex", "a read/write lock", "a semaphore", "expiring permits",
+    "a latch", "a cell",
+};
+
+static int record_mismatch(const struct block_record *r, int family, uint32_t limit,
+                           hf_error *why)
+{
+    if (r->family != family)
+        return hf__fail(why, HF_EMISMATCH, "the name is in use as %s, not as %s",
+                        family_names[r->family], family_names[family]);
+    return hf__fail(why, HF_EMISMATCH,
+                    "the name is in use as %s with limit %u, not %u",
+                    family_names[family], r->limit, limit);
+}
+
+static bool family_limited(int family)
+{
+    return family == 3 || family == 4;
+}
+
+/* Puts a record that nobody uses to another use, under a new generation. */
+static bool record_turn(struct file_queue *me, struct region_block *record, int family)
+{
+    uint64_t word = word_load(&record->word);
+    uint64_t fresh = (uint64_t)(word_gen(word) + 1) << WORD_GEN_SHIFT;
+    bool made_now = record->record.family == 0;
+    uint32_t ids = record->record.latch_ids;
+
+    if (!record_idle(record) || (!made_now && word != word_base(word)) ||
+        !word_swap(&record->word, &word, fresh))
+        return false;
+    guard_step();
+    record->record.latch_ids = 0;
+    guard_step();
+    chain_free(me, ids);
+    record->record.turn = UINT32_MAX;
+    record->record.family = (uint8_t)family;
+    guard_step();
+    return true;
+}
+
+int hf__table_get(struct file_queue *me, const char *name, uint32_t len, uint32_t hash,
+                  int32_t kind, uint32_t limit, struct region_block **ret_record,
+                  hf_error *why)
+{
+    struct region_block *record = hf__table_find(me, name, len, hash);
+    int family = hf__family(kind);
+
+    if (record)
+        hf__record_expire(me, record);
+    else if (record_make(me, name, len, hash, &record, why) != 0)
+        return why->code;
+    if (record->record.family != family && !record_turn(me, record, family))
+        return record_mismatch(&record->record, family, limit, why);
+    if (family_limited(family) && record->record.limit != limit) {
+        if (!record_idle(record))
+            return record_mismatch(&record->record, family, limit, why);
+        record->record.limit = limit;
+    }
+    *ret_record = record;
+    return 0;
+}

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The token counter of a flock directory. Used by flock.c under the client's lock, and
+ * by any number of processes at once: one mapped page with one atomic number in it.
+ *
+ * A number is max(last + 1, wall clock in microseconds). The counter alone would do as
+ * long as the file lives; the clock makes up for one that was deleted, lost with a
+ * tmpfs, or that another user's process may not open. Such a process counts for itself
+ * by the same rule, and its tokens are ordered against the others' by the clock only.
+ *
+ * The file is made empty, grown with posix_fallocate (so that a full disk is an error
+ * now and not a fault later) and stamped last, by a compare-exchange; all steps may be
+ * done by several processes at once.
+ */
+#include "tokens.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "../../base/error.h"
+#include "dir.h"
+
+#define TOKENS_SIZE 4096
+#define TOKENS_MAGIC UINT64_C(0x314e4b4f5446480a) /* "\nHFTOKN1" */
+#define TOKENS_END (UINT64_MAX / 2)
+
+struct page {
+    _Atomic uint64_t magic;
+    _Atomic uint64_t last;
+};
+
+static _Atomic uint64_t process_last;
+
+static int file_grow(int fd, hf_error *why)
+{
+    int sys = posix_fallocate(fd, 0, TOKENS_SIZE);
+
+    return sys == 0 ? 0
+                    : hf__fail_sys(why, hf__dir_code(sys), sys,
+                                   "'" HF_TOKENS_FILE "' cannot be made");
+}
+
+static int page_stamp(struct page *page, hf_error *why)
+{
+    uint64_t magic = 0;
+
+    if (atomic_compare_exchange_strong(&page->magic, &magic, TOKENS_MAGIC))
+        magic = TOKENS_MAGIC;
+    if (magic != TOKENS_MAGIC || atomic_load(&page->last) >= TOKENS_END)
+        return hf__fail(why, HF_ECORRUPT,
+                        "'" HF_TOKENS_FILE "' is damaged or of another version: remove "
+                        "it while nobody uses the directory");
+    return 0;
+}
+
+static int page_map(struct hf_tokens *tokens, int fd, hf_error *why)
+{
+    void *memory = mmap(NULL, TOKENS_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+    if (memory == MAP_FAILED)
+        return hf__fail_sys(why, hf__dir_code(errno), errno,
+                            "'" HF_TOKENS_FILE "' cannot be mapped");
+    tokens->page = memory;
+    tokens->last = &((struct page *)memory)->last;
+    return page_stamp(memory, why);
+}
+
+/* In a directory where everybody may write, a file of another user proves nothing. */
+static bool owner_trusted(int dir_fd, const struct stat *st)
+{
+    struct stat dir;
+
+    return st->st_uid == geteuid() || st->st_uid == 0 ||
+           (fstat(dir_fd, &dir) == 0 && !(dir.st_mode & S_IWOTH));
+}
+
+int hf__tokens_open(struct hf_tokens *tokens, int dir_fd, mode_t mode, hf_error *why)
+{
+    hf_error open_why = { 0 };
+    struct stat st;
+    int fd = -1;
+    int rc;
+
+    tokens->last = &process_last;
+    rc = hf__dir_open_file(dir_fd, HF_TOKENS_FILE, O_RDWR, mode, &fd, &st, &open_why);
+    if (rc != 0) {
+        bool barred =
+            open_why.sys == EACCES || open_why.sys == EPERM || open_why.sys == EROFS;
+        if (!barred && why)
+            *why = open_why;
+        return barred ? 0 : rc;
+    }
+    if (!owner_trusted(dir_fd, &st))
+        goto out;
+    if (st.st_size == 0)
+        rc = file_grow(fd, why);
+    else if (st.st_size < TOKENS_SIZE)
+        rc = hf__fail(why, HF_ECORRUPT,
+                      "'" HF_TOKENS_FILE "' was cut short: remove it while nobody uses "
+                      "the directory");
+    if (rc == 0)
+        rc = page_map(tokens, fd, why);
+out:
+    close(fd);
+    return rc;
+}
+
+void hf__tokens_done(struct hf_tokens *tokens)
+{
+    if (tokens->page)
+        munmap(tokens->page, TOKENS_SIZE);
+    tokens->page = NULL;
+    tokens->last = NULL;
+}
+
+uint64_t hf__tokens_draw(struct hf_tokens *tokens, uint32_t span, int64_t wall_us)
+{
+    uint64_t last = atomic_load_explicit(tokens->last, memory_order_relaxed);
+    uint64_t token;
+
+    do {
+        token = last + 1;
+        if (wall_us > 0 && (uint64_t)wall_us > token)
+            token = (uint64_t)wall_us;
+        if (last >= TOKENS_END || token >= TOKENS_END)
+            return 0;
+    } while (!atomic_compare_exchange_weak_explicit(
+        tokens->last, &last, token + span - 1, memory_order_acq_rel,
+        memory_order_relaxed));
+    return token;
+}

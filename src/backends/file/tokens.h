@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT */
+/* Fencing tokens for a directory of flock(2) files, whose locks carry no number. */
+#ifndef HF_FILE_TOKENS_H
+#define HF_FILE_TOKENS_H
+
+#include "../../../include/holdfast/backend.h"
+
+#include <stdatomic.h>
+#include <sys/types.h>
+
+#define HF_TOKENS_FILE ".holdfast-tokens"
+
+struct hf_tokens {
+    void *page;             /* the mapped file; NULL: a counter of this process */
+    _Atomic uint64_t *last; /* the largest number given out */
+};
+
+/* Maps the file, or takes the process's own counter if we may not write it. HF_EREFUSED
+ * (not a regular file), HF_ECORRUPT, HF_EFULL, HF_ESYSTEM. */
+int hf__tokens_open(struct hf_tokens *tokens, int dir_fd, mode_t mode, hf_error *why);
+void hf__tokens_done(struct hf_tokens *tokens);
+
+/* The first of `span` numbers, larger than all before; to be called while the lock is
+ * held. 0 if the counter has run into its end, which only damage can bring about. */
+uint64_t hf__tokens_draw(struct hf_tokens *tokens, uint32_t span, int64_t wall_us);
+
+#endif

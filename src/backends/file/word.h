@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The word of a record: who may enter without the guard, and who did.
+ *
+ *   generation 63..32 | slot 31..20 | turn 19..8 | flags 7..0
+ *
+ * A word with neither HELD nor SLOW is open: one compare-exchange takes the lock. HELD
+ * says that `slot` did so; only the owner, or a process inside the guard, may undo it.
+ * SLOW says that places in the table manage the lock; such a word changes inside the
+ * guard alone. A block that is no record is SLOW, and a record that is made anew has a
+ * new generation, so whoever remembers an old one never gets in. `turn` counts the quick
+ * grants: what the record says of its holder is valid if it carries the same turn.
+ *
+ * With waiters there is WAIT, and how the lock is passed on depends on two more:
+ *
+ *   INVITED    the first waiter has been woken and will come. Until it comes others may
+ *              take the lock in passing and give it back, without the guard.
+ *   IMPATIENT  it came and found the lock taken (or somebody waits who must not be
+ *              overtaken). The lock goes to the queue, strictly, at the next release.
+ */
+#ifndef HF_FILE_WORD_H
+#define HF_FILE_WORD_H
+
+#include "../../../include/holdfast/backend.h"
+
+#define WORD_HELD UINT64_C(1)
+#define WORD_SLOW UINT64_C(2)
+#define WORD_WAIT UINT64_C(4)
+#define WORD_INVITED UINT64_C(8)
+#define WORD_IMPATIENT UINT64_C(16)
+
+#define WORD_TURN UINT64_C(0x000fff00)
+#define WORD_TURN_ONE UINT64_C(0x00000100)
+#define WORD_SLOT UINT64_C(0xfff00000)
+#define WORD_SLOT_SHIFT 20
+#define WORD_GEN_SHIFT 32
+
+#define WORD_QUEUE (WORD_WAIT | WORD_INVITED | WORD_IMPATIENT)
+
+static inline uint32_t word_gen(uint64_t word)
+{
+    return (uint32_t)(word >> WORD_GEN_SHIFT);
+}
+
+static inline uint32_t word_slot(uint64_t word)
+{
+    return (uint32_t)((word & WORD_SLOT) >> WORD_SLOT_SHIFT);
+}
+
+static inline uint32_t word_turn(uint64_t word)
+{
+    return (uint32_t)(word & WORD_TURN);
+}
+
+/* The word without holder and flags. */
+static inline uint64_t word_base(uint64_t word)
+{
+    return word & ~(uint64_t)0xff & ~WORD_SLOT;
+}
+
+/* The next turn, held by `slot`; flags of the queue stay. */
+static inline uint64_t word_taken(uint64_t word, uint32_t slot)
+{
+    uint64_t turn = (word + WORD_TURN_ONE) & WORD_TURN;
+    return (word & ~WORD_TURN & ~WORD_SLOT & ~WORD_SLOW) | turn |
+           (uint64_t)slot << WORD_SLOT_SHIFT | WORD_HELD;
+}
+
+static inline uint64_t word_dropped(uint64_t word)
+{
+    return word & ~WORD_SLOT & ~WORD_HELD;
+}
+
+static inline bool word_held_by(uint64_t word, uint32_t gen, uint32_t slot)
+{
+    return (word & WORD_HELD) && word_gen(word) == gen && word_slot(word) == slot;
+}
+
+/* May this word be taken right away? `passing`: a kind that may overtake. */
+static inline bool word_open(uint64_t word, bool passing)
+{
+    if (word & (WORD_HELD | WORD_SLOW | WORD_IMPATIENT))
+        return false;
+    return passing || !(word & WORD_WAIT);
+}
+
+/* May its owner just drop it, without waking anybody? */
+static inline bool word_quiet(uint64_t word)
+{
+    uint64_t flags = word & (WORD_QUEUE | WORD_SLOW);
+    return flags == 0 || flags == (WORD_WAIT | WORD_INVITED);
+}
+
+static inline uint64_t word_load(const uint64_t *word)
+{
+    return __atomic_load_n(word, __ATOMIC_ACQUIRE);
+}
+
+static inline void word_store(uint64_t *word, uint64_t value)
+{
+    __atomic_store_n(word, value, __ATOMIC_RELEASE);
+}
+
+static inline bool word_swap(uint64_t *word, uint64_t *expected, uint64_t value)
+{
+    return __atomic_compare_exchange_n(word, expected, value, false, __ATOMIC_ACQ_REL,
+                                       __ATOMIC_ACQUIRE);
+}
+
+#endif

@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * mem: locks among the clients of one process. The reference store: each promise of the
+ * seam kept in the plainest way, for reading and for tests, and quick all the same.
+ *
+ * This file holds the table and the calls about sessions and tickets. Core calls in
+ * under the client's lock. Each call enters the space, changes it, leaves, and only
+ * then answers the host. A space has clients on many threads, which is why mem has a
+ * lock of its own, unlike other stores.
+ *
+ * ticket->store[0] points to the ticket's place, and is 0 when there is none. The place
+ * keeps `ticket` until that was withdrawn, refused or forgotten; a place that was taken
+ * away meanwhile is MEMORY_GONE and stays until then.
+ */
+#include "memory.h"
+
+#include "../../base/clock.h"
+#include "../../base/error.h"
+
+#include <unistd.h>
+
+#define QUEUED 1
+
+#define CAPABILITIES                                                                   \
+    (HF_CAP_MUTEX | HF_CAP_FAIR | HF_CAP_RW | HF_CAP_DOWNGRADE | HF_CAP_PERMITS |      \
+     HF_CAP_EXPIRING | HF_CAP_LATCH | HF_CAP_CELL | HF_CAP_LEASE | HF_CAP_DETACH |     \
+     HF_CAP_INSPECT | HF_CAP_EVICT | HF_CAP_REVOKE | HF_CAP_HANDOFF)
+
+static struct memory_place *place_at(struct hf_link *link)
+{
+    return HF_CONTAINER(link, struct memory_place, in_session);
+}
+
+/* ---- Session --------------------------------------------------------------------- */
+
+static int memory_open(void *session, struct hf_host *host, const struct hf_url *url,
+                       uint64_t *ret_caps, hf_error *why)
+{
+    struct memory_session *me = session;
+
+    me->host = host;
+    me->wake_fd = -1;
+    hf__list_init(&me->waiting);
+    hf__list_init(&me->others);
+    hf__list_init(&me->news);
+    hf__list_init(&me->sights);
+    if (url->host[0] || url->user[0] || url->port)
+        return hf__fail(why, HF_EURL, "mem: takes the name of a space and no host");
+    me->space = hf__memory_space_open(url->path);
+    if (!me->space)
+        return hf__fail_code(why, HF_ENOMEM);
+    *ret_caps = CAPABILITIES;
+    return 0;
+}
+
+/* A grant that was not told yet is nobody's, detached or not. */
+static bool place_outlives(const struct memory_place *place)
+{
+    return place->detached && place->state == MEMORY_HELD &&
+           place->end_ns != HF_NEVER && !(place->news & MEMORY_GRANTED);
+}
+
+static void place_leave(struct memory_session *me, struct memory_place *place,
+                        bool forked)
+{
+    struct memory_name *name = place->name;
+    bool outlives = place_outlives(place);
+
+    hf__memory_unbind(me, place);
+    if (outlives) {
+        hf__list_remove(&place->in_session);
+        place->session = NULL;
+    } else if (name) {
+        hf__memory_end(me, place);
+        if (!forked)
+            hf__memory_settle(me, name);
+    }
+}
+
+/* In a forked child the eventfds and the loop are still the parent's: wake nobody, and
+ * take nothing out of the loop. */
+static void memory_close(void *session, bool forked)
+{
+    struct memory_session *me = session;
+    struct hf_link *link;
+
+    if (!me->space)
+        return;
+    hf__memory_enter(me);
+    while ((link = hf__list_first(&me->waiting)) ||
+           (link = hf__list_first(&me->others)))
+        place_leave(me, place_at(link), forked);
+    hf__memory_leave(me);
+    if (!forked) {
+        me->host->ops->stop_timer(me->host, &me->timer);
+        if (me->wake_fd >= 0)
+            me->host->ops->remove_fd(me->host, me->wake_fd);
+    }
+    if (me->wake_fd >= 0)
+        close(me->wake_fd);
+    hf__memory_space_close(me->space);
+}
+
+/* ---- Tickets --------------------------------------------------------------------- */
+
+static enum hf_withdrawal ticket_end(struct memory_session *me,
+                                     struct hf_ticket *ticket)
+{
+    struct memory_place *place = hf__memory_place_of(ticket);
+    struct memory_name *name;
+
+    if (!place)
+        return HF_GONE;
+    if (place->state == MEMORY_HELD && place->end_ns != HF_NEVER)
+        hf__memory_settle(me, place->name);
+    name = place->name;
+    ticket->store[0] = 0;
+    hf__memory_unbind(me, place);
+    if (!name)
+        return HF_GONE;
+    hf__memory_end(me, place);
+    hf__memory_settle(me, name);
+    return HF_WITHDRAWN;
+}
+
+static int ticket_known(struct memory_place *place, struct hf_grant *ret_grant)
+{
+    if (place->state == MEMORY_WAITING)
+        return QUEUED;
+    place->news &= ~(uint32_t)MEMORY_GRANTED; /* this answer says it */
+    *ret_grant = hf__memory_grant(place);
+    return 0;
+}
+
+/* 0: in, with the grant; QUEUED; HF_EBUSY; or why it cannot be. */
+static int ticket_begin(struct memory_session *me, struct hf_ticket *ticket,
+                        struct hf_grant *ret_grant, hf_error *why)
+{
+    struct memory_name *name =
+        hf__memory_find(me, ticket->name, ticket->name_len, ticket->name_hash);
+    struct memory_place *place = hf__memory_place_of(ticket);
+    bool in;
+    int rc;
+
+    if (place && place->state != MEMORY_GONE)
+        return ticket_known(place, ret_grant);
+    if (place)
+        ticket_end(me, ticket);
+    if (name && (rc = hf__memory_match(name, ticket->kind, ticket->limit, why)) < 0)
+        return rc;
+    in = !name || (hf__list_empty(&name->waiters) &&
+                   hf__memory_fits(name, ticket->kind, ticket->permits));
+    if (in && ticket->kind == HF_LATCH) {
+        *ret_grant = (struct hf_grant){ .token = hf__memory_draw(1), .span = 1 };
+        return 0;
+    }
+    if (!in && (ticket->flags & HF_TICKET_TRY))
+        return HF_EBUSY;
+    if (!name)
+        name = hf__memory_name_new(me, ticket->name, ticket->name_len,
+                                   ticket->name_hash, ticket->kind, ticket->limit);
+    if (!name)
+        return hf__fail_code(why, HF_ENOMEM);
+    place = hf__memory_place_new(me, ticket);
+    if (place && in)
+        hf__memory_admit(me, name, place);
+    else if (place)
+        hf__memory_wait(name, place);
+    if (!place || !in)
+        hf__memory_settle(me, name);
+    return place ? ticket_known(place, ret_grant) : hf__fail_code(why, HF_ENOMEM);
+}
+
+static void memory_attempt(void *session, struct hf_ticket *ticket)
+{
+    struct memory_session *me = session;
+    const struct hf_host_ops *ops = me->host->ops;
+    struct hf_grant grant;
+    hf_error why;
+    int rc, listening;
+
+    hf__memory_enter(me);
+    rc = ticket_begin(me, ticket, &grant, &why);
+    hf__memory_leave(me);
+    if (rc == QUEUED && (listening = hf__memory_listen(me, &why)) < 0) {
+        hf__memory_enter(me);
+        ticket_end(me, ticket);
+        hf__memory_leave(me);
+        rc = listening;
+    }
+    if (rc == 0)
+        ops->granted(me->host, ticket, &grant);
+    else if (rc == QUEUED)
+        ops->queued(me->host, ticket, 0);
+    else if (rc == HF_EBUSY)
+        ops->busy(me->host, ticket);
+    else
+        ops->failed(me->host, ticket, &why);
+    hf__memory_drain(me);
+}
+
+static void memory_withdraw(void *session, struct hf_ticket *ticket)
+{
+    struct memory_session *me = session;
+    enum hf_withdrawal answer;
+
+    hf__memory_enter(me);
+    answer = ticket_end(me, ticket);
+    hf__memory_leave(me);
+    me->host->ops->withdrawn(me->host, ticket, answer);
+    hf__memory_drain(me);
+}
+
+static enum hf_renewal ticket_renew(struct memory_session *me,
+                                    const struct hf_ticket *ticket,
+                                    enum hf_renew_mode mode)
+{
+    struct memory_place *place = hf__memory_place_of(ticket);
+
+    if (place && place->name)
+        hf__memory_settle(me, place->name);
+    if (!place || place->state == MEMORY_GONE)
+        return HF_RENEWAL_LOST;
+    if (place->state == MEMORY_WAITING || mode == HF_CHECK)
+        return HF_STILL_HELD;
+    if (ticket->ttl_ns <= 0 && place->end_ns == HF_NEVER)
+        return HF_STILL_HELD;
+    place->ttl_ns = ticket->ttl_ns;
+    hf__memory_lease(me, place);
+    hf__memory_settle(me, place->name);
+    return HF_RENEWED;
+}
+
+static void memory_renew(void *session, struct hf_ticket *const *tickets, size_t count,
+                         enum hf_renew_mode mode)
+{
+    struct memory_session *me = session;
+
+    for (size_t i = 0; i < count; i++) {
+        enum hf_renewal answer;
+        hf__memory_enter(me);
+        answer = ticket_renew(me, tickets[i], mode);
+        hf__memory_leave(me);
+        me->host->ops->renewed(me->host, tickets[i], answer);
+    }
+    hf__memory_drain(me);
+}
+
+static void memory_interest(void *session, struct hf_ticket *ticket)
+{
+    struct memory_session *me = session;
+    struct memory_place *place = hf__memory_place_of(ticket);
+
+    if (!place || hf__memory_listen(me, NULL) < 0)
+        return; /* a loss is then seen at the next renewal or at the end */
+    hf__memory_enter(me);
+    if (!place->interest && place->revoked)
+        hf__memory_post(me, place, MEMORY_REVOKED);
+    if (!place->interest && place->state == MEMORY_GONE)
+        hf__memory_post(me, place, MEMORY_LOST);
+    place->interest = true;
+    hf__memory_leave(me);
+    hf__memory_drain(me);
+}
+
+static bool list_forget(struct memory_session *me, struct hf_link *list,
+                        const void *ticket)
+{
+    for (HF_EACH(link, list)) {
+        if (place_at(link)->ticket == ticket) {
+            hf__memory_unbind(me, place_at(link));
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Requests are answered at once, so that only a ticket can be meant. */
+static void memory_forget(void *session, const void *ticket_or_request)
+{
+    struct memory_session *me = session;
+
+    hf__memory_enter(me);
+    if (!list_forget(me, &me->waiting, ticket_or_request))
+        list_forget(me, &me->others, ticket_or_request);
+    hf__memory_leave(me);
+}
+
+static const char *const schemes[] = { "mem", NULL };
+static const char *const options[] = { NULL };
+
+const struct hf_backend hf__backend_memory = {
+    .size = sizeof(struct hf_backend),
+    .abi = HF_BACKEND_ABI,
+    .name = "mem",
+    .schemes = schemes,
+    .options = options,
+    .session_size = sizeof(struct memory_session),
+    .open = memory_open,
+    .close = memory_close,
+    .attempt = memory_attempt,
+    .withdraw = memory_withdraw,
+    .renew = memory_renew,
+    .interest = memory_interest,
+    .ask = hf__memory_ask,
+    .forget = memory_forget,
+};

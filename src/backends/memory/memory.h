@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the files of the mem store share. Read them in this order:
+ *
+ *   memory_space.c    spaces and the names in them
+ *   memory_queue.c    the queue of a name: who holds, who waits, who is next
+ *   memory_news.c     how a session hears what others did
+ *   memory.c          the seam's table, sessions and tickets
+ *   memory_objects.c  requests: latches, cells
+ *   memory_repair.c   requests: inspect, evict, revoke, downgrade, adopt
+ *
+ * A space is what clients of one process share: names by hash, and for each name those
+ * that hold and those that wait, in order of arrival. A name is there only while it is
+ * used. A place is one ticket's record; it stays as long as it stands in a queue or a
+ * ticket points to it (ticket->store[0]), so a session may always look at its own.
+ *
+ * A space's lock guards all of it, the lists in sessions included, and is held for
+ * moments: never while a host is answered. Who changes another session's place leaves
+ * news there and wakes that session, which then answers on its own thread.
+ */
+#ifndef HF_MEMORY_H
+#define HF_MEMORY_H
+
+#include "../../base/list.h"
+#include "../../kit/admit.h"
+
+#include <pthread.h>
+
+#define MEMORY_DONE 256 /* requests remembered, so that none is done twice */
+#define MEMORY_HOST 256 /* room for the name of this host */
+
+enum memory_state {
+    MEMORY_GONE = 0, /* in no queue: taken away, or never there */
+    MEMORY_WAITING,
+    MEMORY_HELD,
+};
+
+enum memory_news {
+    MEMORY_GRANTED = 1 << 0,
+    MEMORY_REVOKED = 1 << 1,
+    MEMORY_LOST = 1 << 2,
+    MEMORY_ALARM = 1 << 3, /* first in line: look again at place->alarm_ns */
+};
+
+struct memory_done {
+    struct hf_id id;
+    uint64_t result;
+};
+
+struct memory_name {
+    struct memory_name *next; /* in its bucket, or on the free list */
+    struct hf_link holders;
+    struct hf_link waiters;
+    struct hf_tally held; /* sum over the holders */
+    int64_t next_end_ns;  /* no lease ends before; HF_NEVER: there is none */
+    int32_t kind;         /* what it is used as, with which limit */
+    uint32_t limit;
+    uint32_t latch_left;
+    uint64_t cell_version; /* 0: no cell */
+    void *cell_data;
+    size_t cell_len;
+    uint32_t hash;
+    uint32_t len;
+    char text[];
+};
+
+struct memory_session;
+
+struct memory_place {
+    struct hf_link in_queue;   /* holders or waiters; or the free list */
+    struct hf_link in_session; /* waiting or others */
+    struct hf_link in_news;
+    struct memory_name *name;       /* NULL: in no queue */
+    struct memory_session *session; /* NULL: detached, its session is closed */
+    struct hf_ticket *ticket;       /* NULL: forgotten */
+    struct hf_id id;
+    enum memory_state state;
+    int32_t kind;
+    uint32_t permits;
+    uint32_t span;
+    uint64_t token;
+    int64_t ttl_ns;
+    int64_t begun_ns; /* its lease; 0 without one */
+    int64_t end_ns;   /* HF_NEVER without one */
+    int64_t alarm_ns; /* when its session was told to look again */
+    int64_t since_ns;
+    uint32_t news; /* enum memory_news, not told yet */
+    bool detached;
+    bool interest;
+    bool revoked;
+    char note[HF_NOTE_MAX + 1];
+};
+
+struct memory_space {
+    struct hf_link link; /* among the spaces of this process */
+    unsigned session_count;
+    pthread_mutex_t lock;
+    struct memory_name **buckets;
+    size_t bucket_count; /* a power of two */
+    size_t name_count;
+    struct memory_name *free_names;
+    struct hf_link free_places;
+    struct memory_done done[MEMORY_DONE];
+    size_t done_next;
+    char label[];
+};
+
+/* One entry of a report, with its texts behind it. */
+struct memory_sight {
+    struct hf_link link;
+    hf_entry entry;
+    char text[];
+};
+
+struct memory_session {
+    struct hf_host *host;
+    struct memory_space *space; /* NULL: not open */
+    struct hf_link waiting;
+    struct hf_link others; /* held, and gone but not withdrawn yet */
+    struct hf_link news;
+    int wake_fd; /* -1 until there is something to wait for */
+    bool woken;
+    bool due; /* news were there when we left the space; our own thread's */
+    struct hf_timer timer;
+    void *cell_data; /* what a request found, until it is told */
+    size_t cell_len;
+    struct hf_link sights;
+};
+
+/* ---- memory_space.c -------------------------------------------------------------- */
+
+struct memory_space *hf__memory_space_open(const char *label); /* NULL: no memory */
+void hf__memory_space_close(struct memory_space *space);
+const char *hf__memory_host_name(void);
+uint64_t hf__memory_draw(uint32_t count); /* the first of `count` fresh numbers */
+
+/* Between these the space is ours. All below is called there. */
+void hf__memory_enter(struct memory_session *me);
+void hf__memory_leave(struct memory_session *me);
+
+/* The name if it is in use, without holders whose lease is over; or NULL. */
+struct memory_name *hf__memory_find(struct memory_session *me, const char *text,
+                                    uint32_t len, uint32_t hash);
+struct memory_name *hf__memory_name_new(struct memory_session *me, const char *text,
+                                        uint32_t len, uint32_t hash, int32_t kind,
+                                        uint32_t limit);
+void hf__memory_name_drop(struct memory_session *me, struct memory_name *name);
+
+/* ---- memory_queue.c -------------------------------------------------------------- */
+
+/* 0, or HF_EMISMATCH with a sentence that says both. */
+int hf__memory_match(const struct memory_name *name, int32_t kind, uint32_t limit,
+                     hf_error *why);
+
+/* Ends leases that are over, lets in who fits, and drops the name if it is not used any
+ * more: false. To be called after every change of a name. */
+bool hf__memory_settle(struct memory_session *me, struct memory_name *name);
+
+/* A new place stands in no queue. `admit` draws its token and makes it a holder, `hold`
+ * does so with the token it has, `lease` begins its lease anew. */
+struct memory_place *hf__memory_place_new(struct memory_session *me,
+                                          struct hf_ticket *ticket);
+bool hf__memory_fits(const struct memory_name *name, int32_t kind, uint32_t permits);
+void hf__memory_wait(struct memory_name *name, struct memory_place *place);
+void hf__memory_admit(struct memory_session *me, struct memory_name *name,
+                      struct memory_place *place);
+void hf__memory_hold(struct memory_session *me, struct memory_name *name,
+                     struct memory_place *place);
+void hf__memory_lease(struct memory_session *me, struct memory_place *place);
+
+/* Takes a place out of its queue, and frees it if no ticket points to it. `lose` also
+ * tells a session that is interested; `unbind` ends the claim of the ticket. */
+void hf__memory_end(struct memory_session *me, struct memory_place *place);
+void hf__memory_lose(struct memory_session *me, struct memory_place *place);
+void hf__memory_unbind(struct memory_session *me, struct memory_place *place);
+
+/* ---- memory_news.c --------------------------------------------------------------- */
+
+/* Leaves news for the place's session and wakes it, unless that is `me`. */
+void hf__memory_post(struct memory_session *me, struct memory_place *place,
+                     uint32_t news);
+
+/* Not entered. `listen` sees to it that others can wake us; news that came before it
+ * are due when it returns. `drain` tells what is due. */
+int hf__memory_listen(struct memory_session *me, hf_error *why);
+void hf__memory_drain(struct memory_session *me);
+
+/* ---- memory_objects.c and memory_repair.c ---------------------------------------- */
+
+typedef int hf__memory_verb(struct memory_session *me, struct hf_request *request,
+                            hf_error *why);
+
+hf__memory_verb hf__memory_inspect, hf__memory_evict, hf__memory_revoke,
+    hf__memory_downgrade, hf__memory_adopt;
+
+void hf__memory_ask(void *session, struct hf_request *request);
+
+static inline struct memory_place *hf__memory_place_of(const struct hf_ticket *ticket)
+{
+    return (struct memory_place *)(uintptr_t)ticket->store[0];
+}
+
+static inline struct memory_name *hf__memory_asked(struct memory_session *me,
+                                                   const struct hf_request *request)
+{
+    return hf__memory_find(me, request->name, request->name_len, request->name_hash);
+}
+
+static inline struct hf_grant hf__memory_grant(const struct memory_place *place)
+{
+    return (struct hf_grant){ place->token, place->span, place->ttl_ns,
+                              place->begun_ns };
+}
+
+#endif

@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Taking URLs of stores apart.
+ *
+ * Called by hf_open() on the caller's thread. One pass from left to right over the
+ * text, which is never changed: each part is percent-decoded into one block that holds
+ * the options array first and the strings behind it. A decoded part is never longer
+ * than its source, so the block's size is known beforehand. Absent parts are "".
+ *
+ * The text may be hostile and may hold a password. So a message names the part that is
+ * wrong and does not quote it. A password may hold characters that ought to have been
+ * escaped: then what looks like a host, a port or an option is a piece of it. This is
+ * also why hf__url_redact() hides everything up to the last '@'.
+ */
+#include "url.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "error.h"
+#include "mem.h"
+#include "text.h"
+
+#define MAX_OPTIONS 64
+#define PART_COUNT 6 /* scheme, user, password, host, port, path */
+
+struct parser {
+    const char *at; /* what is not read yet */
+    char *out;      /* where the next decoded string goes */
+    struct hf_url url;
+    struct hf_url_option *options;
+    hf_error *why;
+};
+
+static int fail(struct parser *p, const char *sentence)
+{
+    return hf__fail(p->why, HF_EURL, "the URL cannot be understood: %s", sentence);
+}
+
+/* ---- Pieces --------------------------------------------------------------- */
+
+/* The first `c` in from .. to, or `to`. */
+static const char *find(const char *from, const char *to, char c)
+{
+    const char *found = memchr(from, c, (size_t)(to - from));
+    return found ? found : to;
+}
+
+static int decode(struct parser *p, const char *from, const char *to, const char **ret)
+{
+    char *start = p->out;
+
+    while (from < to) {
+        unsigned char byte = (unsigned char)*from++;
+        if (byte == '%') {
+            if (to - from < 2 || !hf__hex_decode(from, &byte, 1))
+                return fail(p, "'%' is not followed by two hex digits");
+            if (byte == 0)
+                return fail(p, "%00 cannot be part of it");
+            from += 2;
+        }
+        *p->out++ = (char)byte;
+    }
+    *p->out++ = '\0';
+    *ret = start;
+    return 0;
+}
+
+static bool is_letter(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+
+static bool is_scheme_char(char c)
+{
+    return is_letter(c) || (c >= '0' && c <= '9') || c == '+' || c == '.' || c == '-';
+}
+
+static int parse_scheme(struct parser *p)
+{
+    const char *from = p->at;
+
+    while (is_scheme_char(*p->at))
+        p->at++;
+    if (*p->at != ':' || !is_letter(*from))
+        return fail(p, "it does not begin with a scheme such as \"file:\"");
+    p->url.scheme = p->out;
+    for (; from < p->at; from++)
+        *p->out++ = (char)(is_letter(*from) ? *from | 0x20 : *from);
+    *p->out++ = '\0';
+    p->at++;
+    return 0;
+}
+
+/* ---- The authority: [user[:password]@]host[:port] -------------------------- */
+
+static int parse_user(struct parser *p, const char *from, const char *to)
+{
+    const char *colon = find(from, to, ':');
+    int rc = decode(p, from, colon, &p->url.user);
+    if (rc == 0 && colon < to)
+        rc = decode(p, colon + 1, to, &p->url.password);
+    return rc;
+}
+
+static int parse_port(struct parser *p, const char *from, const char *to)
+{
+    const char *text;
+    uint64_t port = 0;
+    int rc = decode(p, from, to, &text);
+    if (rc)
+        return rc;
+    if (!hf__text_number(text, UINT16_MAX, &port) || port == 0)
+        return fail(p, "the port is not a number from 1 to 65535");
+    p->url.port = (uint16_t)port;
+    return 0;
+}
+
+/* A literal address, with an optional zone ("fe80::1%25eth0"), between brackets. */
+static int parse_ipv6(struct parser *p, const char *from, const char *to)
+{
+    const char *zone = find(from, to, '%');
+    const char *rest;
+    struct in6_addr binary;
+    int rc = decode(p, from, zone, &p->url.host);
+    if (rc)
+        return rc;
+    if (inet_pton(AF_INET6, p->url.host, &binary) != 1 ||
+        (zone < to && strncmp(zone, "%25", 3) != 0))
+        return fail(p, "what stands in brackets is not an IPv6 address");
+    p->out--; /* the zone goes on where the address ended */
+    return decode(p, zone, to, &rest);
+}
+
+static int parse_host_name(struct parser *p, const char *from, const char *to)
+{
+    int rc = decode(p, from, to, &p->url.host);
+    if (rc)
+        return rc;
+    if (strpbrk(p->url.host, " :@[]\"<>\\^`{|}"))
+        return fail(p, "a character in the host is not allowed there");
+    return 0;
+}
+
+static int parse_host(struct parser *p, const char *from, const char *to)
+{
+    const char *end;
+    int rc;
+
+    if (from < to && *from == '[') {
+        end = find(from, to, ']');
+        if (end == to)
+            return fail(p, "a bracket is not closed");
+        rc = parse_ipv6(p, from + 1, end++);
+        if (rc == 0 && end < to && *end != ':')
+            rc = fail(p, "something other than a port follows the brackets");
+    } else {
+        end = find(from, to, ':');
+        rc = parse_host_name(p, from, end);
+    }
+    if (rc == 0 && !hf__text_clean(p->url.host, strlen(p->url.host)))
+        rc = fail(p, "the host is not clean text");
+    if (rc == 0 && end < to)
+        rc = parse_port(p, end + 1, to);
+    return rc;
+}
+
+static int parse_authority(struct parser *p)
+{
+    const char *from = p->at + 2;
+    const char *to = from + strcspn(from, "/?");
+    const char *sign = find(from, to, '@');
+    int rc = 0;
+
+    p->at = to;
+    if (sign < to) {
+        rc = parse_user(p, from, sign);
+        from = sign + 1;
+        if (rc == 0 && find(from, to, '@') < to)
+            rc = fail(p, "an '@' in user or password must be written %40");
+    }
+    return rc ? rc : parse_host(p, from, to);
+}
+
+/* ---- Options -------------------------------------------------------------- */
+
+static int fail_twice(struct parser *p, const char *from, const char *key)
+{
+    if (strchr(from, '@')) /* then this may be a piece of a password with a '?' in it */
+        return fail(p, "an option is given twice");
+    return hf__fail(p->why, HF_EURL, "the option '%s' is given twice", key);
+}
+
+static int parse_option(struct parser *p, const char *from, const char *to)
+{
+    struct hf_url_option *option = &p->options[p->url.option_count];
+    const char *equals = find(from, to, '=');
+    int rc = decode(p, from, equals, &option->key);
+    if (rc)
+        return rc;
+    if (!*option->key)
+        return fail(p, "an option has no key");
+    if (hf__url_option(&p->url, option->key))
+        return fail_twice(p, from, option->key);
+    p->url.option_count++;
+    option->value = "";
+    return equals < to ? decode(p, equals + 1, to, &option->value) : 0;
+}
+
+static int parse_options(struct parser *p)
+{
+    int rc = 0;
+
+    while (rc == 0 && *p->at) {
+        const char *from = p->at + 1; /* behind '?' or '&' */
+        p->at = from + strcspn(from, "&");
+        if (p->url.option_count == MAX_OPTIONS)
+            rc = fail(p, "it has too many options");
+        else
+            rc = parse_option(p, from, p->at);
+    }
+    return rc;
+}
+
+/* ---- The whole ------------------------------------------------------------ */
+
+static int parse_url(struct parser *p)
+{
+    const char *end;
+    int rc = strchr(p->at, '#') ? fail(p, "'#' must be written %23") : parse_scheme(p);
+    if (rc == 0 && p->at[0] == '/' && p->at[1] == '/')
+        rc = parse_authority(p);
+    if (rc)
+        return rc;
+    end = p->at + strcspn(p->at, "?");
+    rc = decode(p, p->at, end, &p->url.path);
+    p->at = end;
+    if (rc == 0 && strcmp(p->at, "?") != 0)
+        rc = parse_options(p);
+    return rc;
+}
+
+int hf__url_parse(const char *text, struct hf_url *url, void **ret_memory,
+                  hf_error *why)
+{
+    static const struct hf_url nothing = { "", "", "", "", "", 0, 0, NULL };
+    struct parser p = { .at = text, .url = nothing, .why = why };
+    size_t head = MAX_OPTIONS * sizeof *p.options;
+    /* A NUL for each part; those of options fit in place of '?', '&' and '='. */
+    void *memory = hf__alloc(head + strlen(text) + PART_COUNT);
+    int rc;
+
+    if (!memory)
+        return hf__fail_code(why, HF_ENOMEM);
+    p.options = memory;
+    p.url.options = memory;
+    p.out = (char *)memory + head;
+    rc = parse_url(&p);
+    if (rc) {
+        hf__free(memory);
+        return rc;
+    }
+    *url = p.url;
+    *ret_memory = memory;
+    return 0;
+}
+
+const char *hf__url_option(const struct hf_url *url, const char *key)
+{
+    for (size_t i = 0; i < url->option_count; i++)
+        if (strcmp(url->options[i].key, key) == 0)
+            return url->options[i].value;
+    return NULL;
+}
+
+int hf__url_number(const struct hf_url *url, const char *key, int64_t low, int64_t high,
+                   int64_t fallback, int64_t *ret_number, hf_error *why)
+{
+    const char *value = hf__url_option(url, key);
+    uint64_t size = 0;
+
+    if (!value) {
+        *ret_number = fallback;
+        return 0;
+    }
+    bool minus = *value == '-';
+    bool fine = hf__text_number(value + minus, INT64_MAX, &size);
+    int64_t number = minus ? -(int64_t)size : (int64_t)size;
+    if (!fine || number < low || number > high)
+        return hf__fail(why, HF_EURL,
+                        "the option '%s' must be a whole number from %lld to %lld", key,
+                        (long long)low, (long long)high);
+    *ret_number = number;
+    return 0;
+}
+
+void hf__url_redact(const char *text, char *buffer, size_t size)
+{
+    const char *sign = strrchr(text, '@');
+    size_t scheme = strcspn(text, ":/?@");
+    const char *secret = text[scheme] == ':' ? text + scheme + 1 : text;
+
+    if (secret[0] == '/' && secret[1] == '/')
+        secret += 2;
+    if (sign && *secret != '/') /* "///" and "/": no user can be there */
+        snprintf(buffer, size, "%.*s***%s", (int)(secret - text), text, sign);
+    else
+        snprintf(buffer, size, "%s", text);
+}

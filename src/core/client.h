@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What core knows: clients, claims, operations, holds.
+ *
+ *   client   one session with a store, its loop and its lock. Nearly everything below
+ *            happens under client->lock.
+ *   claim    a ticket and what became of it: asked, queued, held, leaving. Several holds
+ *            may share one (reentrant), and several operations may wait on one (hand-off).
+ *   op       something under way that ends exactly once.
+ *   hold     the handle of possession; its memory is never given back to the heap while
+ *            the process lives, so that a stale handle is told, not followed.
+ *
+ * Answers of the store only change a claim's or request's state and put it on
+ * client->ready (host.c). hf__settle() then acts on it, after the store has returned, so
+ * that core never calls a store from inside its own answer.
+ */
+#ifndef HF_CORE_CLIENT_H
+#define HF_CORE_CLIENT_H
+
+#include "../base/list.h"
+#include "handle.h"
+#include "loop.h"
+
+#include <stdatomic.h>
+
+#define HF_DEFAULT_HANDOFF 64
+#define HF_DEFAULT_REQUEST_MS 5000
+#define HF_TTL_MAX_MS INT64_C(315360000000) /* ten years */
+#define HF_WANTS_MAX 64
+#define HF_RENEW_BATCH 100
+
+enum claim_state {
+    CLAIM_NEW = 0, /* not asked for yet */
+    CLAIM_ASKED,   /* attempt sent, no answer yet */
+    CLAIM_QUEUED,  /* stands in the store's queue */
+    CLAIM_HELD,
+    CLAIM_BUSY,   /* tried once, and somebody else has it */
+    CLAIM_FAILED, /* refused; nothing is queued */
+    CLAIM_LOST,   /* was held, is not ours any more */
+    CLAIM_LEAVING, /* withdraw sent, no answer yet */
+    CLAIM_LEFT,
+};
+
+struct claim {
+    struct hf_ticket ticket; /* first: the store's pointer is ours */
+    struct hf_client *client;
+    struct claim *name_next; /* chain of the client's table by name */
+    struct hf_link all;      /* client->claims */
+    struct hf_link ready;    /* client->ready */
+    struct hf_link renewal;  /* client->renewals, sorted by renew_at */
+    struct hf_link ops;      /* acquires waiting on this claim; the first one fronts it */
+    struct hf_link parts;    /* holds that have it */
+    struct hf_link askers;   /* verify and extend ops waiting for the next answer */
+    struct hf_op *leaver;    /* the op to be told when it has left */
+    struct hf_timer timer;   /* repeat of a request, or the end of the lease */
+    uint64_t token, owner;
+    uint32_t tokens_left; /* numbers above `token` that are ours as well */
+    uint32_t handoffs;    /* since the store granted it */
+    uint32_t holders;
+    uint32_t repeats;
+    int64_t asked_at;
+    int64_t valid_until; /* HF_NEVER: no lease */
+    int64_t renew_at;
+    int64_t renew_sent; /* before the renewal under way left */
+    int64_t max_hold_ns;
+    int64_t end_at; /* the lease never goes beyond; HF_NEVER without max_hold_ns */
+    int64_t ttl_ns; /* what to ask for; 0: none */
+    uint8_t state;
+    uint8_t want_index; /* in the caller's order */
+    uint8_t withdrawal; /* enum hf_withdrawal, when CLAIM_LEFT */
+    bool combine : 1;   /* others of this client may wait on it */
+    bool named : 1;     /* in the table by name */
+    bool reentrant : 1; /* held by `owner`, who may enter again */
+    bool renew : 1;     /* the lease is renewed */
+    bool pinned : 1;    /* its id was given out: no hand-off */
+    bool inline_call : 1; /* inside the store's function: nobody else is told */
+    bool unreachable : 1; /* the last word was that the store cannot be reached */
+    bool forget_late : 1; /* nobody waits for its end: free it when it has left */
+    bool doubt_told : 1;
+    char name[28];        /* the name, if it fits; else ticket.name is a copy */
+};
+
+struct hold_part {
+    struct hf_link link; /* claim->parts */
+    struct claim *claim; /* NULL once it is out of our hands */
+    struct hf_hold *hold;
+    uint64_t token;
+};
+
+struct hold_watch {
+    struct hf_link link; /* client->alerts */
+    struct hf_hold *hold;
+    hf_watch_cb *callback;
+    void *user;
+    uint32_t pending; /* bits 1 << enum hf_event */
+};
+
+struct hf_hold {
+    struct handle handle; /* first */
+    struct hf_client *client;
+    uint64_t client_tag; /* the client's generation, to know it is still the same */
+    _Atomic int64_t valid_until;
+    _Atomic int64_t doubt_at;
+    atomic_bool lost;
+    bool detached;
+    uint32_t count;
+    struct hold_part *parts; /* `one`, or an array */
+    struct hold_part one;
+    struct hold_watch *watch;
+    int64_t end_at;
+};
+
+enum op_kind { OP_ACQUIRE = 1, OP_LATCH, OP_RELEASE, OP_REQUEST, OP_RENEW };
+
+struct hf_op {
+    struct hf_client *client;
+    uint64_t client_tag;
+    struct hf_link link; /* claim->ops, claim->askers or client->calls */
+    struct hf_link all;  /* client->ops: not finished */
+    struct hf_timer timer;
+    int64_t deadline;
+    uint8_t kind;
+    bool heap : 1;      /* made by an asynchronous call */
+    bool once : 1;      /* timeout 0 */
+    bool undoing : 1;   /* rolling back; `rc` is decided */
+    bool finished : 1;
+    bool delivered : 1; /* its end has been told */
+    bool abandoned : 1; /* hf_op_free came first */
+    bool asleep : 1;    /* a thread sleeps on `wake` */
+    bool leading : 1;   /* that thread drives the loop */
+    bool extend : 1;    /* OP_RENEW: a new lease, not just a look */
+    bool reserved : 1;  /* room for its timer is set aside */
+    int rc;
+    uint32_t pending; /* claims that have not left yet */
+    uint32_t count, at;
+    uint8_t order[HF_WANTS_MAX]; /* claims[i] is the caller's want order[i] */
+    bool reentrant[HF_WANTS_MAX];
+    struct claim **claims; /* in global order; &one for a single want */
+    struct claim *one;
+    uint32_t tries;
+    bool outcome_open, resend; /* OP_REQUEST */
+    struct hf_hold *hold;      /* set aside before, the result after */
+    uint64_t owner;
+    int64_t ttl_ns, max_hold_ns;
+    uint32_t flags;
+    union {
+        hf_acquire_cb *acquired;
+        hf_done_cb *done;
+    } callback;
+    void *user;
+    pthread_cond_t *wake;
+    hf_error why;
+};
+
+struct hf_client {
+    struct handle handle; /* first */
+    pthread_mutex_t lock;
+    uint64_t fork_mark;
+    const struct hf_backend *store;
+    void *session;
+    struct hf_host host;
+    uint64_t caps;
+    bool closing;
+    bool user_driver;
+    uint32_t handoff; /* 0: off */
+    int64_t request_ns;
+    int64_t ttl_ns; /* default lease; 0: none */
+    char program[48];
+
+    struct hf_loop loop;
+    struct claim **names; /* table by name, `names_size` chains */
+    uint32_t names_size, names_count;
+    struct hf_link claims;   /* all of them */
+    struct hf_link ready;    /* claims that heard something */
+    struct hf_link renewals; /* held and renewed, earliest first */
+    struct hf_timer renew_timer;
+    struct hf_link ops;  /* all ops that are not finished */
+    struct hf_link free_claims;
+    uint32_t free_claims_count;
+    struct hf_link calls;  /* ops whose end is to be told */
+    struct hf_link alerts; /* watches with something to tell */
+    struct handle *free_holds;
+    uint32_t free_holds_count;
+    hf_error answer;      /* the store's sentence, for inline failures */
+
+    /* Who drives the loop (wait.c). */
+    bool led;
+    struct hf_link sleepers; /* threads that wait while somebody else drives */
+    uint32_t inside;         /* threads waiting in this client */
+    pthread_cond_t emptied;
+    bool thread_running, thread_armed;
+    pthread_t thread;
+    int outer_fd; /* the background thread's epoll: the loop's, and done_fd */
+    int done_fd;  /* eventfd: `calls` has something */
+};
+
+extern const struct hf_host_ops hf__host_ops;
+
+/* handle of a client -> locked client, or NULL with the code in *ret_rc. */
+hf_client *hf__client_enter(const hf_client *handle, int *ret_rc, hf_error *why);
+/* Acts on what is ready, then unlocks. */
+void hf__client_leave(hf_client *client);
+
+int hf__client_open(const char *url, const hf_options *options, hf_client **ret_client,
+                    hf_error *why);
+void hf__client_close(hf_client *handle);
+
+/* claim.c */
+struct claim *hf__claim_new(hf_client *client, const char *name, size_t len,
+                            uint32_t hash);
+void hf__claim_free(struct claim *claim);
+void hf__claim_attempt(struct claim *claim);
+void hf__claim_leave(struct claim *claim, struct hf_op *leaver);
+void hf__claim_lost(struct claim *claim, const char *reason);
+void hf__claim_granted(struct claim *claim, const struct hf_grant *grant);
+void hf__claim_tell(struct claim *claim); /* put it on client->ready */
+struct claim *hf__claim_find(hf_client *client, const struct hf_ticket *ticket,
+                             uint64_t owner);
+void hf__claim_name(struct claim *claim);   /* into the table by name */
+void hf__claim_unname(struct claim *claim); /* and out of it */
+void hf__claim_timer(struct claim *claim, int64_t at_ns);
+void hf__claim_release(struct claim *claim, struct hf_op *leaver);
+void hf__claim_left(struct claim *claim);
+bool hf__claim_hand_off(struct claim *claim);
+void hf__claim_end_askers(struct claim *claim, int rc, const char *reason);
+
+/* acquire.c */
+int hf__acquire(hf_client *client, const hf_want *wants, size_t count,
+                const hf_acquire_options *options, hf_hold **ret_hold, hf_error *why);
+int hf__acquire_async(hf_client *client, const hf_want *wants, size_t count,
+                      const hf_acquire_options *options, hf_acquire_cb *callback,
+                      void *user, hf_op **ret_op, hf_error *why);
+int hf__latch_wait(hf_client *client, const char *name, int64_t timeout_ms,
+                   bool background, hf_done_cb *callback, void *user, hf_op **ret_op,
+                   hf_error *why);
+void hf__acquire_advance(struct hf_op *op);
+void hf__acquire_undo(struct hf_op *op, int rc);
+
+/* hold.c */
+struct hf_hold *hf__hold_new(hf_client *client, uint32_t count);
+void hf__hold_free(struct hf_hold *hold);
+void hf__hold_take(struct hf_hold *hold, uint32_t index, struct claim *claim);
+void hf__hold_refresh(struct hf_hold *hold);
+void hf__hold_tell(struct hf_hold *hold, enum hf_event event);
+hf_hold *hf__hold_handle(struct hf_hold *hold);
+/* handle -> hold with its client locked, or NULL with the code in *ret_rc. */
+struct hf_hold *hf__hold_enter(const hf_hold *handle, int *ret_rc, hf_error *why);
+struct hf_hold *hf__hold_peek(const hf_hold *handle);
+int hf__hold_release(struct hf_hold *hold, hf_error *why);
+int hf__hold_release_async(struct hf_hold *hold, hf_done_cb *callback, void *user,
+                           hf_error *why);
+void hf__hold_drop(struct hf_hold *hold); /* without the claims, which it has not */
+int hf__hold_watch(struct hf_hold *hold, hf_watch_cb *callback, void *user,
+                   hf_error *why);
+enum hf_state hf__hold_state(const struct hf_hold *hold, int64_t *ret_left_ms);
+int hf__hold_leave(struct hf_hold *hold, hf_error *why);
+
+/* renew.c */
+void hf__renew_schedule(struct claim *claim);
+void hf__renew_stop(struct claim *claim);
+void hf__renew_due(void *client);
+void hf__renew_timeout(struct claim *claim);
+void hf__renew_answer(struct claim *claim, enum hf_renewal answer);
+int hf__hold_ask(struct hf_hold *hold, int64_t ttl_ns, bool extend, hf_error *why);
+int64_t hf__drift(int64_t ttl_ns);
+
+/* request.c */
+struct asked {
+    struct hf_request request;
+    struct hf_op op;
+    hf_report *report; /* HF_INSPECT */
+    void *cell;        /* HF_CELL_GET */
+    size_t cell_len;
+    bool no_memory;
+};
+int hf__request(hf_client *client, struct asked *asked, hf_error *why);
+void hf__request_answer(struct hf_op *op, int rc, const hf_error *why);
+void hf__request_timeout(struct hf_op *op);
+struct hf_op *hf__request_op(struct hf_request *request);
+int hf__request_named(hf_client *client, struct asked *asked, int verb, const char *name,
+                      uint64_t number, hf_error *why);
+int hf__downgrade(struct hf_hold *hold, size_t index, hf_error *why);
+int hf__hold_text_id(struct hf_hold *hold, size_t index, char *buffer, size_t size,
+                     hf_error *why);
+int hf__adopt(hf_client *client, const char *id, const hf_acquire_options *options,
+              hf_hold **ret_hold, hf_error *why);
+
+/* op.c */
+void hf__op_init(struct hf_op *op, hf_client *client, enum op_kind kind);
+struct hf_op *hf__op_new(hf_client *client, enum op_kind kind);
+void hf__op_finish(struct hf_op *op, int rc); /* the one way an op ends */
+void hf__op_free(struct hf_op *op);
+void hf__op_timer(struct hf_op *op, int64_t at_ns);
+
+/* wait.c */
+int hf__op_await(struct hf_op *op, int64_t until); /* 0 or HF_ETIMEOUT */
+bool hf__in_callback(const hf_client *client);
+void hf__run_calls(hf_client *client);
+void hf__call_due(hf_client *client); /* something is on client->calls */
+int hf__need_thread(hf_client *client, hf_error *why);
+void hf__stop_thread(hf_client *client);
+int hf__dispatch(hf_client *client);
+void hf__settle(hf_client *client);
+
+/* want.c */
+int hf__want_check(const hf_client *client, const hf_want *wants, size_t count,
+                   hf_error *why);
+int hf__options_check(const hf_client *client, const hf_acquire_options *given,
+                      hf_acquire_options *ret_options, hf_error *why);
+int hf__name_check(const char *name, size_t *ret_len, hf_error *why);
+
+#endif

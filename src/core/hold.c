@@ -1,0 +1,350 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Possession: the object behind an hf_hold.
+ *
+ * Under the client's lock, but for hf__hold_state: it reads three atomics and the clock,
+ * so that it answers whatever our threads are doing. A hold's memory is recycled, never
+ * freed (handle.h); its parts link it to the claims it has. Every change of a claim's
+ * lease goes through hf__hold_refresh of the holds that have it.
+ */
+#include "client.h"
+
+#include "../base/clock.h"
+#include "../base/error.h"
+#include "../base/fork.h"
+#include "../base/mem.h"
+
+enum { FREE_HOLDS_MAX = 64 };
+
+/* ---- making -------------------------------------------------------------------- */
+
+static struct hf_hold *hold_alloc(hf_client *client)
+{
+    struct handle *handle = client->free_holds;
+    if (!handle)
+        return hf__handle_new(HANDLE_HOLD, sizeof(struct hf_hold), sizeof(*handle));
+    client->free_holds = handle->next;
+    client->free_holds_count--;
+    hf__handle_open(handle);
+    return (struct hf_hold *)(void *)handle;
+}
+
+struct hf_hold *hf__hold_new(hf_client *client, uint32_t count)
+{
+    struct hf_hold *hold = hold_alloc(client);
+    if (!hold)
+        return NULL;
+    hold->client = client;
+    hold->client_tag = client->handle.generation;
+    hold->count = count;
+    hold->parts = &hold->one;
+    hold->watch = NULL;
+    hold->detached = false;
+    hold->one.claim = NULL;
+    atomic_store_explicit(&hold->lost, false, memory_order_relaxed);
+    if (count > 1)
+        hold->parts = hf__alloc(count * sizeof(*hold->parts));
+    if (hold->parts)
+        return hold;
+    hold->parts = &hold->one;
+    hold->count = 0;
+    hf__hold_free(hold);
+    return NULL;
+}
+
+void hf__hold_free(struct hf_hold *hold)
+{
+    hf_client *client = hold->client;
+    if (hold->watch) {
+        hf__list_remove(&hold->watch->link);
+        hf__free(hold->watch);
+        hold->watch = NULL;
+    }
+    if (hold->parts != &hold->one)
+        hf__free(hold->parts);
+    hold->parts = &hold->one;
+    hold->count = 0;
+    hf__handle_close(&hold->handle);
+    if (client->free_holds_count >= FREE_HOLDS_MAX) {
+        hf__handle_shelve(hold);
+        return;
+    }
+    hold->handle.next = client->free_holds;
+    client->free_holds = &hold->handle;
+    client->free_holds_count++;
+}
+
+void hf__hold_take(struct hf_hold *hold, uint32_t index, struct claim *claim)
+{
+    struct hold_part *part = &hold->parts[index];
+    part->claim = claim;
+    part->hold = hold;
+    part->token = claim->token;
+    hf__list_push_back(&claim->parts, &part->link);
+}
+
+/* When a renewal that should have come by then is overdue. */
+static int64_t doubt_at(const struct claim *claim)
+{
+    if (!claim->renew || claim->valid_until == HF_NEVER)
+        return HF_NEVER;
+    return claim->asked_at + claim->ttl_ns * 2 / 3;
+}
+
+void hf__hold_refresh(struct hf_hold *hold)
+{
+    int64_t valid = HF_NEVER, doubt = HF_NEVER;
+    for (uint32_t i = 0; i < hold->count; i++) {
+        const struct claim *claim = hold->parts[i].claim;
+        if (!claim)
+            continue;
+        if (claim->valid_until < valid)
+            valid = claim->valid_until;
+        if (claim->end_at < valid)
+            valid = claim->end_at;
+        if (doubt_at(claim) < doubt)
+            doubt = doubt_at(claim);
+    }
+    atomic_store_explicit(&hold->valid_until, valid, memory_order_release);
+    atomic_store_explicit(&hold->doubt_at, doubt, memory_order_release);
+}
+
+/* ---- handles ------------------------------------------------------------------- */
+
+hf_hold *hf__hold_handle(struct hf_hold *hold)
+{
+    return hf__handle_wrap(&hold->handle);
+}
+
+struct hf_hold *hf__hold_peek(const hf_hold *handle)
+{
+    struct hf_hold *hold = hf__handle_object(handle);
+    if (!hold || !hf__handle_live(&hold->handle, hf__handle_tag(handle)))
+        return NULL;
+    return hold;
+}
+
+struct hf_hold *hf__hold_enter(const hf_hold *handle, int *ret_rc, hf_error *why)
+{
+    struct hf_hold *hold = hf__hold_peek(handle);
+    if (!hold) {
+        *ret_rc = hf__fail_code(why, handle ? HF_ERELEASED : HF_EINVAL);
+        return NULL;
+    }
+    hf_client *client = hold->client;
+    if (hf__forked(client->fork_mark)) {
+        *ret_rc = hf__fail_code(why, HF_EFORKED);
+        return NULL;
+    }
+    pthread_mutex_lock(&client->lock);
+    if (!hf__handle_live(&hold->handle, hf__handle_tag(handle)))
+        *ret_rc = hf__fail_code(why, HF_ERELEASED);
+    else if (hold->client_tag != client->handle.generation || client->closing)
+        *ret_rc = hf__fail_code(why, HF_ECLOSED);
+    else
+        return hold;
+    pthread_mutex_unlock(&client->lock);
+    return NULL;
+}
+
+/* ---- state --------------------------------------------------------------------- */
+
+enum hf_state hf__hold_state(const struct hf_hold *hold, int64_t *ret_left_ms)
+{
+    *ret_left_ms = 0;
+    if (atomic_load(&hold->lost) || hf__forked(hold->client->fork_mark))
+        return HF_LOST;
+    int64_t valid = atomic_load_explicit(&hold->valid_until, memory_order_acquire);
+    *ret_left_ms = HF_FOREVER;
+    if (valid == HF_NEVER)
+        return HF_HELD;
+    int64_t now = hf__now();
+    *ret_left_ms = valid > now ? (valid - now) / HF_NS_PER_MS : 0;
+    if (now >= valid)
+        return HF_LOST;
+    int64_t doubt = atomic_load_explicit(&hold->doubt_at, memory_order_acquire);
+    return now >= doubt ? HF_DOUBTFUL : HF_HELD;
+}
+
+static bool hold_is_lost(const struct hf_hold *hold)
+{
+    int64_t left;
+    return hf__hold_state(hold, &left) == HF_LOST;
+}
+
+/* ---- watching ------------------------------------------------------------------ */
+
+void hf__hold_tell(struct hf_hold *hold, enum hf_event event)
+{
+    struct hold_watch *watch = hold->watch;
+    if (!watch)
+        return;
+    watch->pending |= 1u << event;
+    if (!hf__linked(&watch->link))
+        hf__list_push_back(&hold->client->alerts, &watch->link);
+    hf__call_due(hold->client);
+}
+
+static void show_interest(struct hf_hold *hold)
+{
+    hf_client *client = hold->client;
+    for (uint32_t i = 0; i < hold->count; i++) {
+        struct claim *claim = hold->parts[i].claim;
+        if (claim && claim->state == CLAIM_HELD)
+            client->store->interest(client->session, &claim->ticket);
+    }
+}
+
+int hf__hold_watch(struct hf_hold *hold, hf_watch_cb *callback, void *user, hf_error *why)
+{
+    struct hold_watch *watch = hold->watch;
+    if (!callback) {
+        if (watch)
+            hf__list_remove(&watch->link);
+        hf__free(watch);
+        hold->watch = NULL;
+        return 0;
+    }
+    int rc = hf__need_thread(hold->client, why);
+    if (rc != 0)
+        return rc;
+    if (!watch)
+        watch = hf__alloc(sizeof(*watch));
+    if (!watch)
+        return hf__fail_code(why, HF_ENOMEM);
+    hold->watch = watch;
+    watch->hold = hold;
+    watch->callback = callback;
+    watch->user = user;
+    show_interest(hold);
+    if (hold_is_lost(hold))
+        hf__hold_tell(hold, HF_EVENT_LOST);
+    return 0;
+}
+
+/* ---- letting go ---------------------------------------------------------------- */
+
+/* Parts the hold from its claims; those nobody else has are given up. */
+static void release_parts(struct hf_hold *hold, struct hf_op *leaver)
+{
+    for (uint32_t i = hold->count; i-- > 0;) {
+        struct claim *claim = hold->parts[i].claim;
+        if (!claim)
+            continue;
+        hf__list_remove(&hold->parts[i].link);
+        hold->parts[i].claim = NULL;
+        if (--claim->holders == 0)
+            hf__claim_release(claim, leaver);
+    }
+}
+
+void hf__hold_drop(struct hf_hold *hold)
+{
+    release_parts(hold, NULL);
+    hf__hold_free(hold);
+}
+
+static void start_release(struct hf_op *op, struct hf_hold *hold)
+{
+    op->pending = 1; /* until all parts have been started */
+    if (hold_is_lost(hold))
+        op->rc = hf__fail(&op->why, HF_ELOST, "the hold was lost before its release");
+    hf__list_push_back(&op->client->ops, &op->all);
+    release_parts(hold, op);
+    hf__hold_free(hold);
+    if (--op->pending == 0)
+        hf__op_finish(op, op->rc);
+    else
+        hf__op_timer(op, hf__now() + op->client->request_ns);
+}
+
+static int release_waiting(struct hf_hold *hold, hf_error *why)
+{
+    struct hf_op op;
+    hf__op_init(&op, hold->client, OP_RELEASE);
+    op.reserved = hf__loop_reserve(&hold->client->loop) == 0;
+    start_release(&op, hold);
+    hf__settle(op.client);
+    if (!op.finished && hf__loop_ensure(&op.client->loop, NULL) == 0)
+        hf__op_await(&op, HF_NEVER);
+    if (op.rc != 0 && why)
+        *why = op.why;
+    return op.rc;
+}
+
+/* One claim that the store lets go of on the spot needs no op. */
+int hf__hold_release(struct hf_hold *hold, hf_error *why)
+{
+    struct claim *claim = hold->one.claim;
+    bool simple = hold->count == 1 && claim && claim->state == CLAIM_HELD &&
+                  claim->valid_until == HF_NEVER && claim->holders == 1;
+    if (!simple)
+        return release_waiting(hold, why);
+    hf__list_remove(&hold->one.link);
+    hold->one.claim = NULL;
+    claim->holders = 0;
+    if (hf__claim_hand_off(claim)) {
+        hf__hold_free(hold);
+        return 0;
+    }
+    hf__claim_leave(claim, NULL);
+    if (claim->state != CLAIM_LEFT) { /* let the long way wait for it */
+        hold->count = 0;
+        struct hf_op op;
+        hf__op_init(&op, hold->client, OP_RELEASE);
+        op.reserved = hf__loop_reserve(&hold->client->loop) == 0;
+        claim->leaver = &op;
+        op.pending = 1;
+        hf__list_push_back(&op.client->ops, &op.all);
+        hf__op_timer(&op, hf__now() + op.client->request_ns);
+        hf__hold_free(hold);
+        if (hf__loop_ensure(&op.client->loop, NULL) == 0)
+            hf__op_await(&op, HF_NEVER);
+        if (op.rc != 0 && why)
+            *why = op.why;
+        return op.rc;
+    }
+    bool gone = claim->withdrawal == HF_GONE;
+    hf__claim_left(claim);
+    hf__hold_free(hold);
+    return gone ? hf__fail(why, HF_ELOST, "the lock was gone before it was released") : 0;
+}
+
+int hf__hold_release_async(struct hf_hold *hold, hf_done_cb *callback, void *user,
+                           hf_error *why)
+{
+    hf_client *client = hold->client;
+    struct hf_op *op = hf__op_new(client, OP_RELEASE);
+    int rc = hf__need_thread(client, why);
+    if (!op || rc != 0 || hf__loop_reserve(&client->loop) != 0) {
+        hf__free(op);
+        hf__hold_drop(hold);
+        return rc != 0 ? rc
+                       : hf__fail(why, HF_ENOMEM, "released, but there is no memory to "
+                                                  "tell how it went");
+    }
+    op->heap = op->abandoned = op->reserved = true;
+    op->callback.done = callback;
+    op->user = user;
+    start_release(op, hold);
+    hf__loop_ensure(&client->loop, NULL);
+    return 0;
+}
+
+int hf__hold_leave(struct hf_hold *hold, hf_error *why)
+{
+    if (!hold->detached)
+        return hf__fail(why, HF_EINVAL, "only a detached hold can be left behind");
+    for (uint32_t i = 0; i < hold->count; i++) {
+        struct claim *claim = hold->parts[i].claim;
+        if (!claim)
+            continue;
+        hf__list_remove(&hold->parts[i].link);
+        hold->parts[i].claim = NULL;
+        hold->client->store->forget(hold->client->session, &claim->ticket);
+        hf__claim_end_askers(claim, HF_ELOST, "the hold was left meanwhile");
+        hf__claim_free(claim);
+    }
+    hf__hold_free(hold);
+    return 0;
+}

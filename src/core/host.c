@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The answers of the store (struct hf_host_ops).
+ *
+ * Called by the store, under the client's lock, inside one of its functions or from a
+ * descriptor's or timer's callback. Nothing here calls the store: a claim is marked and
+ * put on client->ready, and hf__settle() acts on it later. Answers that come too late
+ * (the claim has moved on) are dropped: whoever moved it on has taken care.
+ */
+#include "client.h"
+
+#include "../base/clock.h"
+#include "../base/error.h"
+#include "report.h"
+
+static hf_client *client_of(struct hf_host *host)
+{
+    return HF_CONTAINER(host, hf_client, host);
+}
+
+static struct claim *claim_of(struct hf_ticket *ticket)
+{
+    return HF_CONTAINER(ticket, struct claim, ticket);
+}
+
+static bool waits(const struct claim *claim)
+{
+    return claim->state == CLAIM_ASKED || claim->state == CLAIM_QUEUED;
+}
+
+static void host_granted(struct hf_host *host, struct hf_ticket *ticket,
+                         const struct hf_grant *grant)
+{
+    (void)host;
+    struct claim *claim = claim_of(ticket);
+    if (waits(claim))
+        hf__claim_granted(claim, grant);
+}
+
+static void host_queued(struct hf_host *host, struct hf_ticket *ticket, int64_t retry_ns)
+{
+    (void)host;
+    struct claim *claim = claim_of(ticket);
+    if (!waits(claim))
+        return;
+    claim->state = CLAIM_QUEUED;
+    claim->unreachable = false;
+    claim->repeats = 0;
+    hf__claim_timer(claim, retry_ns > 0 ? hf__now() + retry_ns : HF_NEVER);
+}
+
+static void host_notice(struct hf_host *host, struct hf_ticket *ticket)
+{
+    (void)host;
+    struct claim *claim = claim_of(ticket);
+    if (waits(claim))
+        hf__claim_timer(claim, hf__now());
+}
+
+static void host_busy(struct hf_host *host, struct hf_ticket *ticket)
+{
+    (void)host;
+    struct claim *claim = claim_of(ticket);
+    if (!waits(claim))
+        return;
+    claim->state = CLAIM_BUSY;
+    hf__claim_timer(claim, HF_NEVER);
+    hf__claim_tell(claim);
+}
+
+static void keep_sentence(struct claim *claim, const hf_error *why)
+{
+    claim->client->answer = *why;
+    struct hf_link *front = hf__list_first(&claim->ops);
+    if (front)
+        HF_CONTAINER(front, struct hf_op, link)->why = *why;
+}
+
+static int64_t backoff(struct claim *claim)
+{
+    uint32_t step = claim->repeats < 6 ? claim->repeats : 6;
+    claim->repeats++;
+    return hf__now() + (INT64_C(10) << step) * HF_NS_PER_MS;
+}
+
+static void host_failed(struct hf_host *host, struct hf_ticket *ticket,
+                        const hf_error *why)
+{
+    (void)host;
+    struct claim *claim = claim_of(ticket);
+    if (!waits(claim))
+        return;
+    keep_sentence(claim, why);
+    if (why->code == HF_EUNREACHABLE || why->code == HF_EUNCERTAIN) {
+        claim->unreachable = true;
+        claim->state = CLAIM_ASKED;
+        hf__claim_timer(claim, backoff(claim));
+        return;
+    }
+    claim->state = CLAIM_FAILED;
+    hf__claim_timer(claim, HF_NEVER);
+    hf__claim_tell(claim);
+}
+
+static void host_withdrawn(struct hf_host *host, struct hf_ticket *ticket,
+                           enum hf_withdrawal answer)
+{
+    (void)host;
+    struct claim *claim = claim_of(ticket);
+    if (claim->state != CLAIM_LEAVING)
+        return;
+    if (answer == HF_WITHDRAWAL_UNKNOWN) {
+        hf__claim_timer(claim, backoff(claim));
+        return;
+    }
+    claim->state = CLAIM_LEFT;
+    claim->withdrawal = (uint8_t)answer;
+    hf__claim_timer(claim, HF_NEVER);
+    hf__claim_tell(claim);
+}
+
+static void host_renewed(struct hf_host *host, struct hf_ticket *ticket,
+                         enum hf_renewal answer)
+{
+    (void)host;
+    struct claim *claim = claim_of(ticket);
+    if (claim->state == CLAIM_HELD)
+        hf__renew_answer(claim, answer);
+}
+
+static void host_event(struct hf_host *host, struct hf_ticket *ticket,
+                       enum hf_event event)
+{
+    (void)host;
+    struct claim *claim = claim_of(ticket);
+    if (claim->state != CLAIM_HELD)
+        return;
+    if (event == HF_EVENT_LOST) {
+        hf__claim_lost(claim, "the store took it away");
+        return;
+    }
+    for (HF_EACH(link, &claim->parts))
+        hf__hold_tell(HF_CONTAINER(link, struct hold_part, link)->hold, event);
+}
+
+static void host_answered(struct hf_host *host, struct hf_request *request, int rc,
+                          const hf_error *why)
+{
+    (void)host;
+    hf__request_answer(hf__request_op(request), rc, why);
+}
+
+static void host_entry(struct hf_host *host, struct hf_request *request,
+                       const hf_entry *entry)
+{
+    (void)host;
+    hf__report_add(request, entry);
+}
+
+static void host_cell_data(struct hf_host *host, struct hf_request *request,
+                           const void *data, size_t len)
+{
+    (void)host;
+    hf__report_cell(request, data, len);
+}
+
+static int host_add_fd(struct hf_host *host, int fd, uint32_t events, hf_fd_cb *callback,
+                       void *arg)
+{
+    return hf__loop_add_fd(&client_of(host)->loop, fd, events, callback, arg);
+}
+
+static void host_remove_fd(struct hf_host *host, int fd)
+{
+    hf__loop_remove_fd(&client_of(host)->loop, fd);
+}
+
+static int host_set_timer(struct hf_host *host, struct hf_timer *timer, int64_t at_ns)
+{
+    return hf__loop_set_timer(&client_of(host)->loop, timer, at_ns);
+}
+
+static void host_stop_timer(struct hf_host *host, struct hf_timer *timer)
+{
+    hf__loop_stop_timer(&client_of(host)->loop, timer);
+}
+
+static int64_t host_now(struct hf_host *host)
+{
+    (void)host;
+    return hf__now();
+}
+
+const struct hf_host_ops hf__host_ops = {
+    .size = sizeof(struct hf_host_ops),
+    .granted = host_granted,
+    .queued = host_queued,
+    .notice = host_notice,
+    .busy = host_busy,
+    .failed = host_failed,
+    .withdrawn = host_withdrawn,
+    .renewed = host_renewed,
+    .event = host_event,
+    .answered = host_answered,
+    .entry = host_entry,
+    .cell_data = host_cell_data,
+    .add_fd = host_add_fd,
+    .remove_fd = host_remove_fd,
+    .set_timer = host_set_timer,
+    .stop_timer = host_stop_timer,
+    .now = host_now,
+};

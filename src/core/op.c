@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Operations: made, timed, finished exactly once.
+ *
+ * Under the client's lock. hf__op_finish is the only way an op ends; what follows (a
+ * sleeper wakes, a callback is queued) depends on who asked. Ops of blocking calls live
+ * on the caller's stack; the others are freed when they are both finished and given up.
+ */
+#include "client.h"
+
+#include "../base/clock.h"
+#include "../base/error.h"
+#include "../base/mem.h"
+
+#include <string.h>
+
+static void give_up_waiting_for_leave(struct hf_op *op)
+{
+    for (HF_EACH(link, &op->client->claims)) {
+        struct claim *claim = HF_CONTAINER(link, struct claim, all);
+        if (claim->leaver == op)
+            claim->leaver = NULL; /* its timer goes on asking the store */
+    }
+    op->pending = 0;
+    hf__need_thread(op->client, NULL);
+    hf__op_finish(op, hf__fail(&op->why, HF_EUNCERTAIN,
+                               "the store did not confirm the withdrawal in time; it is "
+                               "being repeated"));
+}
+
+static void acquire_timeout(struct hf_op *op)
+{
+    struct claim *claim = op->claims[op->at];
+    if (op->once || claim->unreachable) {
+        if (op->why.code != HF_EUNREACHABLE)
+            hf__fail_code(&op->why, HF_EUNREACHABLE);
+        hf__acquire_undo(op, HF_EUNREACHABLE);
+        return;
+    }
+    hf__acquire_undo(op, HF_ETIMEOUT);
+}
+
+static void op_timeout(void *arg)
+{
+    struct hf_op *op = arg;
+    if (op->undoing || op->kind == OP_RELEASE)
+        give_up_waiting_for_leave(op);
+    else if (op->kind == OP_ACQUIRE || op->kind == OP_LATCH)
+        acquire_timeout(op);
+    else if (op->kind == OP_REQUEST)
+        hf__request_timeout(op);
+    else
+        hf__op_finish(op, hf__fail_code(&op->why, HF_EUNREACHABLE));
+}
+
+void hf__op_init(struct hf_op *op, hf_client *client, enum op_kind kind)
+{
+    memset(op, 0, sizeof(*op) - sizeof(op->why.text));
+    op->why.text[0] = '\0';
+    op->client = client;
+    op->client_tag = client->handle.generation;
+    op->kind = (uint8_t)kind;
+    op->timer.callback = op_timeout;
+    op->timer.arg = op;
+}
+
+struct hf_op *hf__op_new(hf_client *client, enum op_kind kind)
+{
+    struct hf_op *op = hf__alloc(sizeof(*op));
+    if (op)
+        hf__op_init(op, client, kind);
+    return op;
+}
+
+void hf__op_timer(struct hf_op *op, int64_t at_ns)
+{
+    if (at_ns == HF_NEVER)
+        hf__loop_stop_timer(&op->client->loop, &op->timer);
+    else
+        hf__loop_set_timer(&op->client->loop, &op->timer, at_ns);
+}
+
+static void op_wake(struct hf_op *op)
+{
+    if (op->leading)
+        hf__loop_kick(&op->client->loop);
+    else if (op->wake)
+        pthread_cond_signal(op->wake);
+}
+
+void hf__op_finish(struct hf_op *op, int rc)
+{
+    hf_client *client = op->client;
+    if (op->finished)
+        return;
+    op->finished = true;
+    op->rc = rc;
+    hf__op_timer(op, HF_NEVER);
+    if (op->reserved)
+        hf__loop_unreserve(&client->loop);
+    hf__list_remove(&op->link);
+    hf__list_remove(&op->all);
+    if (op->heap && (op->callback.done || op->abandoned)) {
+        hf__list_push_back(&client->calls, &op->link);
+        hf__call_due(client);
+    } else if (op->asleep) {
+        op_wake(op);
+    }
+}
+
+void hf__op_free(struct hf_op *op)
+{
+    if (op->claims && op->claims != &op->one)
+        hf__free(op->claims);
+    hf__free(op);
+}

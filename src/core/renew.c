@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Leases: when to renew, what each answer means, when to stop believing.
+ *
+ * Validity always counts from before the request left, less the drift allowed between two
+ * clocks. Renewals are due at a third of the lease; what is due soon goes along in one
+ * request of up to HF_RENEW_BATCH tickets. No answer is not a loss: the renewal is
+ * repeated until the validity is over by our own clock, and only then is the hold lost.
+ *
+ * claim->timer serves a held claim for the repeat and for the end of its validity.
+ */
+#include "client.h"
+
+#include "../base/clock.h"
+#include "../base/error.h"
+
+int64_t hf__drift(int64_t ttl_ns)
+{
+    return ttl_ns / 100;
+}
+
+/* ---- schedule ------------------------------------------------------------------ */
+
+static void set_alarm(hf_client *client)
+{
+    struct hf_link *first = hf__list_first(&client->renewals);
+    if (!first) {
+        hf__loop_stop_timer(&client->loop, &client->renew_timer);
+        return;
+    }
+    int64_t at = HF_CONTAINER(first, struct claim, renewal)->renew_at;
+    if (!client->renew_timer.slot || client->renew_timer.at_ns != at)
+        hf__loop_set_timer(&client->loop, &client->renew_timer, at);
+}
+
+void hf__renew_schedule(struct claim *claim)
+{
+    hf_client *client = claim->client;
+    if (claim->valid_until == HF_NEVER || claim->state != CLAIM_HELD)
+        return;
+    if (!claim->renew || claim->asked_at + claim->ttl_ns / 3 >= claim->end_at) {
+        hf__claim_timer(claim, claim->valid_until);
+        return;
+    }
+    if (hf__linked(&claim->renewal))
+        return;
+    claim->renew_at = claim->asked_at + claim->ttl_ns / 3;
+    struct hf_link *at = client->renewals.prev;
+    while (at != &client->renewals &&
+           HF_CONTAINER(at, struct claim, renewal)->renew_at > claim->renew_at)
+        at = at->prev;
+    hf__list_insert_before(at->next, &claim->renewal);
+    if (client->renewals.next == &claim->renewal)
+        set_alarm(client);
+}
+
+void hf__renew_stop(struct claim *claim)
+{
+    if (!hf__linked(&claim->renewal))
+        return;
+    hf__list_remove(&claim->renewal);
+    set_alarm(claim->client);
+}
+
+/* ---- sending ------------------------------------------------------------------- */
+
+/* When to ask again if no answer comes; never after the end. */
+static int64_t repeat_at(const struct claim *claim, int64_t now)
+{
+    int64_t wait = claim->ttl_ns / 10;
+    if (wait > claim->client->request_ns)
+        wait = claim->client->request_ns;
+    int64_t at = now + (wait > HF_NS_PER_MS ? wait : HF_NS_PER_MS);
+    return at < claim->valid_until ? at : claim->valid_until;
+}
+
+static void prepare(struct claim *claim, int64_t now)
+{
+    claim->renew_sent = now;
+    int64_t ttl = claim->ttl_ns;
+    if (claim->end_at != HF_NEVER && claim->end_at - now < ttl)
+        ttl = claim->end_at - now;
+    claim->ticket.ttl_ns = ttl > 0 ? ttl : 1;
+    hf__claim_timer(claim, repeat_at(claim, now));
+}
+
+void hf__renew_due(void *arg)
+{
+    hf_client *client = arg;
+    struct hf_ticket *batch[HF_RENEW_BATCH];
+    int64_t now = hf__now();
+    for (;;) {
+        size_t count = 0;
+        while (count < HF_RENEW_BATCH) {
+            struct hf_link *link = hf__list_first(&client->renewals);
+            struct claim *claim = link ? HF_CONTAINER(link, struct claim, renewal) : NULL;
+            if (!claim || claim->renew_at > now + claim->ttl_ns / 10)
+                break;
+            hf__list_remove(link);
+            prepare(claim, now);
+            batch[count++] = &claim->ticket;
+        }
+        if (count == 0)
+            break;
+        client->store->renew(client->session, batch, count, HF_RENEW);
+    }
+    set_alarm(client);
+}
+
+static void renew_one(struct claim *claim, enum hf_renew_mode mode)
+{
+    hf_client *client = claim->client;
+    struct hf_ticket *ticket = &claim->ticket;
+    client->store->renew(client->session, &ticket, 1, mode);
+}
+
+/* ---- answers ------------------------------------------------------------------- */
+
+static void refresh_holds(struct claim *claim)
+{
+    for (HF_EACH(link, &claim->parts))
+        hf__hold_refresh(HF_CONTAINER(link, struct hold_part, link)->hold);
+}
+
+static void tell_doubt(struct claim *claim, int64_t now)
+{
+    if (claim->doubt_told || !claim->renew || now < claim->asked_at + claim->ttl_ns * 2 / 3)
+        return;
+    claim->doubt_told = true;
+    for (HF_EACH(link, &claim->parts))
+        hf__hold_tell(HF_CONTAINER(link, struct hold_part, link)->hold,
+                      HF_EVENT_DOUBTFUL);
+}
+
+void hf__renew_timeout(struct claim *claim)
+{
+    int64_t now = hf__now();
+    if (now >= claim->valid_until) {
+        hf__claim_lost(claim, "the lease is over");
+        return;
+    }
+    tell_doubt(claim, now);
+    if (!claim->renew || now >= claim->end_at) {
+        hf__claim_timer(claim, claim->valid_until);
+        return;
+    }
+    prepare(claim, now);
+    renew_one(claim, HF_RENEW);
+}
+
+static void renewed(struct claim *claim)
+{
+    int64_t ttl = claim->ticket.ttl_ns;
+    claim->asked_at = claim->renew_sent;
+    claim->valid_until = claim->renew_sent + ttl - hf__drift(ttl);
+    claim->doubt_told = false;
+    hf__claim_timer(claim, HF_NEVER);
+    refresh_holds(claim);
+    hf__list_remove(&claim->renewal);
+    hf__renew_schedule(claim);
+}
+
+void hf__renew_answer(struct claim *claim, enum hf_renewal answer)
+{
+    switch (answer) {
+    case HF_RENEWED:
+        if (claim->valid_until != HF_NEVER)
+            renewed(claim);
+        hf__claim_end_askers(claim, 0, "");
+        break;
+    case HF_STILL_HELD:
+        hf__claim_end_askers(claim, 0, "");
+        break;
+    case HF_RENEWAL_LOST:
+        hf__claim_lost(claim, "the store says that it is not ours any more");
+        break;
+    case HF_RENEWAL_UNKNOWN:
+        break; /* the timer asks again */
+    }
+}
+
+/* ---- verify and extend ---------------------------------------------------------- */
+
+static int ask_one(struct hf_hold *hold, struct claim *claim, int64_t ttl_ns, bool extend,
+                   hf_error *why)
+{
+    hf_client *client = hold->client;
+    if (claim->state != CLAIM_HELD)
+        return hf__fail_code(why, HF_ELOST);
+    struct hf_op op;
+    hf__op_init(&op, client, OP_RENEW);
+    int rc = hf__loop_reserve(&client->loop);
+    if (rc != 0)
+        return hf__fail_code(why, rc);
+    op.reserved = true;
+    hf__list_push_back(&client->ops, &op.all);
+    hf__list_push_back(&claim->askers, &op.link);
+    if (extend) {
+        claim->ttl_ns = ttl_ns;
+        hf__list_remove(&claim->renewal);
+        set_alarm(client);
+        prepare(claim, hf__now());
+    }
+    renew_one(claim, extend ? HF_RENEW : HF_CHECK);
+    hf__settle(client);
+    if (!op.finished) {
+        hf__op_timer(&op, hf__now() + client->request_ns);
+        rc = hf__loop_ensure(&client->loop, &op.why);
+        if (rc != 0)
+            hf__op_finish(&op, rc);
+    }
+    hf__op_await(&op, HF_NEVER);
+    if (op.rc != 0 && why)
+        *why = op.why;
+    return op.rc;
+}
+
+static int check_extend(const struct claim *claim, int64_t ttl_ns, hf_error *why)
+{
+    if (claim->valid_until == HF_NEVER)
+        return hf__fail(why, HF_EINVAL, "the hold has no lease to extend");
+    if (claim->end_at != HF_NEVER && ttl_ns > claim->end_at - hf__now())
+        return hf__fail(why, HF_EINVAL, "that would go beyond max_hold_ms");
+    return 0;
+}
+
+/* Claim by claim; the hold may be released by another thread between two of them. */
+int hf__hold_ask(struct hf_hold *hold, int64_t ttl_ns, bool extend, hf_error *why)
+{
+    uint16_t tag = hold->handle.generation;
+    int64_t left;
+    if (hf__hold_state(hold, &left) == HF_LOST)
+        return hf__fail_code(why, HF_ELOST);
+    for (uint32_t i = 0; i < hold->count; i++) {
+        struct claim *claim = hold->parts[i].claim;
+        int rc = extend ? check_extend(claim, ttl_ns, why) : 0;
+        if (rc == 0)
+            rc = ask_one(hold, claim, ttl_ns, extend, why);
+        if (rc != 0)
+            return rc;
+        if (!hf__handle_live(&hold->handle, tag))
+            return hf__fail_code(why, HF_ERELEASED);
+    }
+    return 0;
+}

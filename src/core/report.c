@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Reports: copies of what a store tells about its tickets and cells.
+ *
+ * Filled while the store answers, under the client's lock; read by the caller afterwards
+ * without one. Running out of memory is noted in the request and told at its end.
+ */
+#include "report.h"
+
+#include "../base/mem.h"
+#include "client.h"
+
+#include <string.h>
+
+static struct asked *asked_of(struct hf_request *request)
+{
+    return HF_CONTAINER(request, struct asked, request);
+}
+
+hf_report *hf__report_new(void)
+{
+    return hf__alloc(sizeof(hf_report));
+}
+
+void hf__report_free(hf_report *report)
+{
+    if (!report)
+        return;
+    for (size_t i = 0; i < report->count; i++)
+        hf__free((void *)(uintptr_t)report->entries[i].name);
+    hf__free(report->entries);
+    hf__free(report);
+}
+
+static hf_entry *next_entry(hf_report *report)
+{
+    if (report->count == report->room) {
+        size_t room = report->room ? report->room * 2 : 16;
+        hf_entry *entries = hf__realloc(report->entries, report->room * sizeof(hf_entry),
+                                        room * sizeof(hf_entry));
+        if (!entries)
+            return NULL;
+        report->entries = entries;
+        report->room = room;
+    }
+    return &report->entries[report->count];
+}
+
+static char *append(char *at, const char *text, const char **ret_copy)
+{
+    size_t size = strlen(text) + 1;
+    memcpy(at, text, size);
+    *ret_copy = at;
+    return at + size;
+}
+
+static const char *or_empty(const char *text)
+{
+    return text ? text : "";
+}
+
+void hf__report_add(struct hf_request *request, const hf_entry *entry)
+{
+    struct asked *asked = asked_of(request);
+    const char *name = or_empty(entry->name), *host = or_empty(entry->host);
+    const char *program = or_empty(entry->program), *note = or_empty(entry->note);
+    hf_entry *copy = next_entry(asked->report);
+    char *strings = hf__alloc(strlen(name) + strlen(host) + strlen(program) +
+                              strlen(note) + 4);
+    if (!copy || !strings) {
+        hf__free(strings);
+        asked->no_memory = true;
+        return;
+    }
+    *copy = *entry;
+    copy->size = sizeof(*copy);
+    strings = append(strings, name, &copy->name);
+    strings = append(strings, host, &copy->host);
+    strings = append(strings, program, &copy->program);
+    append(strings, note, &copy->note);
+    asked->report->count++;
+}
+
+void hf__report_cell(struct hf_request *request, const void *data, size_t len)
+{
+    struct asked *asked = asked_of(request);
+    hf__free(asked->cell);
+    asked->cell = hf__alloc(len + 1);
+    asked->cell_len = len;
+    if (!asked->cell)
+        asked->no_memory = true;
+    else if (len)
+        memcpy(asked->cell, data, len);
+}

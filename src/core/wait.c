@@ -1,0 +1,346 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Who drives the loop, who sleeps, and who runs callbacks.
+ *
+ * A blocking caller drives the loop itself until its op is finished: no hop to another
+ * thread. Only one thread drives at a time (client->led); others who wait sleep on a
+ * condition of their own and are woken when their op is finished or when it is their turn
+ * to drive. The background thread (only if something must happen without a caller:
+ * renewals, asynchronous ops, watches) sleeps on an outer epoll that holds the loop's
+ * epoll descriptor one-shot; a caller disarms it while it drives and arms it again after.
+ *
+ * Callbacks are run by the background thread, or by hf_dispatch for HF_DRIVER_USER, with
+ * no lock held. done_fd says that there are some.
+ */
+#include "client.h"
+
+#include "../base/clock.h"
+#include "../base/error.h"
+#include "../base/mem.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+struct sleeper {
+    struct hf_link link;
+    pthread_cond_t cond;
+};
+
+static _Thread_local const hf_client *calling_back;
+
+bool hf__in_callback(const hf_client *client)
+{
+    return calling_back == client;
+}
+
+/* ---- acting on answers ---------------------------------------------------------- */
+
+static void act(struct claim *claim)
+{
+    struct hf_link *front = hf__list_first(&claim->ops);
+    if (claim->state == CLAIM_LEFT)
+        hf__claim_left(claim);
+    else if (front)
+        hf__acquire_advance(HF_CONTAINER(front, struct hf_op, link));
+    else if (claim->state == CLAIM_HELD && !claim->holders) {
+        hf__claim_leave(claim, NULL); /* granted to nobody: everyone has gone */
+        if (claim->state == CLAIM_LEFT)
+            hf__claim_left(claim);
+    }
+}
+
+void hf__settle(hf_client *client)
+{
+    for (struct hf_link *link; (link = hf__list_first(&client->ready));) {
+        hf__list_remove(link);
+        act(HF_CONTAINER(link, struct claim, ready));
+    }
+}
+
+/* ---- driving -------------------------------------------------------------------- */
+
+static void set_thread_armed(hf_client *client, bool armed)
+{
+    if (client->outer_fd < 0 || client->user_driver || client->thread_armed == armed)
+        return;
+    struct epoll_event event = { .events = armed ? EPOLLIN | EPOLLONESHOT : 0 };
+    epoll_ctl(client->outer_fd, EPOLL_CTL_MOD, client->loop.epoll_fd, &event);
+    client->thread_armed = armed;
+}
+
+/* Leaves the wheel to somebody who waits, or to the background. */
+static void pass_on(hf_client *client)
+{
+    client->led = false;
+    struct hf_link *next = hf__list_first(&client->sleepers);
+    if (next) {
+        pthread_cond_signal(&HF_CONTAINER(next, struct sleeper, link)->cond);
+        return;
+    }
+    hf__loop_arm(&client->loop);
+    set_thread_armed(client, true);
+}
+
+static bool is_over(int64_t until)
+{
+    return until != HF_NEVER && hf__now() >= until;
+}
+
+static void lead(struct hf_op *op, int64_t until)
+{
+    hf_client *client = op->client;
+    client->led = true;
+    set_thread_armed(client, false);
+    op->leading = true;
+    do {
+        hf__loop_turn(&client->loop, &client->lock, until);
+        hf__settle(client);
+    } while (!op->finished && !is_over(until));
+    op->leading = false;
+    pass_on(client);
+}
+
+static void sleep_until(hf_client *client, pthread_cond_t *cond, int64_t until)
+{
+    int wait_ms = hf__poll_ms(until == HF_NEVER ? 0 : hf__now(), until);
+    if (wait_ms < 0) {
+        pthread_cond_wait(cond, &client->lock);
+        return;
+    }
+    struct timespec at;
+    clock_gettime(CLOCK_MONOTONIC, &at);
+    at.tv_sec += wait_ms / 1000;
+    at.tv_nsec += (long)(wait_ms % 1000) * HF_NS_PER_MS;
+    if (at.tv_nsec >= HF_NS_PER_S) {
+        at.tv_sec++;
+        at.tv_nsec -= HF_NS_PER_S;
+    }
+    pthread_cond_clockwait(cond, &client->lock, CLOCK_MONOTONIC, &at);
+}
+
+static void follow(struct hf_op *op, int64_t until)
+{
+    struct sleeper me = { .cond = PTHREAD_COND_INITIALIZER };
+    hf_client *client = op->client;
+    hf__list_push_back(&client->sleepers, &me.link);
+    op->wake = &me.cond;
+    while (!op->finished && client->led && !is_over(until))
+        sleep_until(client, &me.cond, until);
+    op->wake = NULL;
+    hf__list_remove(&me.link);
+    pthread_cond_destroy(&me.cond);
+}
+
+int hf__op_await(struct hf_op *op, int64_t until)
+{
+    hf_client *client = op->client;
+    if (op->finished)
+        return 0;
+    client->inside++;
+    op->asleep = true;
+    while (!op->finished && !is_over(until)) {
+        if (client->led)
+            follow(op, until);
+        else
+            lead(op, until);
+    }
+    op->asleep = false;
+    if (!client->led)
+        pass_on(client);
+    if (--client->inside == 0 && client->closing)
+        pthread_cond_broadcast(&client->emptied);
+    return op->finished ? 0 : HF_ETIMEOUT;
+}
+
+/* ---- callbacks ------------------------------------------------------------------ */
+
+static void call_op(hf_client *client, struct hf_op *op)
+{
+    hf_hold *hold = op->rc == 0 && op->hold ? hf__hold_handle(op->hold) : NULL;
+    if (op->rc != 0 && op->hold) {
+        hf__hold_free(op->hold);
+        op->hold = NULL;
+    }
+    op->delivered = true;
+    if (op->callback.done) {
+        op->hold = NULL;
+        pthread_mutex_unlock(&client->lock);
+        calling_back = client;
+        if (op->kind == OP_ACQUIRE)
+            op->callback.acquired(op->user, op->rc, hold, op->rc ? &op->why : NULL);
+        else
+            op->callback.done(op->user, op->rc, op->rc ? &op->why : NULL);
+        calling_back = NULL;
+        pthread_mutex_lock(&client->lock);
+    } else if (op->hold) {
+        hf__hold_drop(op->hold); /* nobody is left to take it */
+        hf__settle(client);
+    }
+    if (op->abandoned)
+        hf__op_free(op);
+}
+
+static void call_watch(hf_client *client, const struct hold_watch *watch, uint32_t events)
+{
+    static const enum hf_event order[] = { HF_EVENT_DOUBTFUL, HF_EVENT_REVOKED,
+                                           HF_EVENT_LOST };
+    struct hold_watch copy = *watch;
+    hf_hold *handle = hf__hold_handle(copy.hold);
+    hf_error why;
+    pthread_mutex_unlock(&client->lock);
+    calling_back = client;
+    for (size_t i = 0; i < sizeof(order) / sizeof(order[0]); i++) {
+        if (!(events & 1u << order[i]) || !hf__hold_peek(handle))
+            continue;
+        hf__fail_code(&why, HF_ELOST);
+        copy.callback(copy.user, handle, order[i],
+                      order[i] == HF_EVENT_LOST ? &why : NULL);
+    }
+    calling_back = NULL;
+    pthread_mutex_lock(&client->lock);
+}
+
+void hf__run_calls(hf_client *client)
+{
+    for (;;) {
+        struct hf_link *link = hf__list_first(&client->calls);
+        if (link) {
+            hf__list_remove(link);
+            call_op(client, HF_CONTAINER(link, struct hf_op, link));
+            continue;
+        }
+        link = hf__list_first(&client->alerts);
+        if (!link)
+            return;
+        struct hold_watch *watch = HF_CONTAINER(link, struct hold_watch, link);
+        uint32_t events = watch->pending;
+        watch->pending = 0;
+        hf__list_remove(link);
+        call_watch(client, watch, events);
+    }
+}
+
+void hf__call_due(hf_client *client)
+{
+    uint64_t one = 1;
+    if (client->done_fd >= 0 && write(client->done_fd, &one, sizeof(one)) < 0)
+        return; /* EAGAIN: it is readable already */
+}
+
+static void clear_done(hf_client *client)
+{
+    uint64_t count;
+    if (read(client->done_fd, &count, sizeof(count)) < 0)
+        return; /* EAGAIN: nothing was due */
+}
+
+/* ---- the background ------------------------------------------------------------- */
+
+/* What is due now, without waiting; callbacks too. */
+static void work(hf_client *client)
+{
+    clear_done(client);
+    if (!client->led) {
+        client->led = true;
+        hf__loop_turn(&client->loop, &client->lock, 0);
+        hf__settle(client);
+        pass_on(client);
+    }
+    hf__run_calls(client);
+}
+
+static void *background(void *arg)
+{
+    hf_client *client = arg;
+    pthread_mutex_lock(&client->lock);
+    while (client->thread_running) {
+        struct epoll_event events[2];
+        pthread_mutex_unlock(&client->lock);
+        int ready = epoll_wait(client->outer_fd, events, 2, -1);
+        pthread_mutex_lock(&client->lock);
+        for (int i = 0; i < ready; i++)
+            if (events[i].data.u64 == 0)
+                client->thread_armed = false; /* one-shot: it has fired */
+        if (client->thread_running)
+            work(client);
+    }
+    pthread_mutex_unlock(&client->lock);
+    return NULL;
+}
+
+static int open_outer(hf_client *client, hf_error *why)
+{
+    int rc = hf__loop_ensure(&client->loop, why);
+    if (rc != 0 || client->outer_fd >= 0)
+        return rc;
+    client->done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    client->outer_fd = epoll_create1(EPOLL_CLOEXEC);
+    struct epoll_event inner = { .events = EPOLLIN };
+    struct epoll_event done = { .events = EPOLLIN, .data.u64 = 1 };
+    if (!client->user_driver)
+        inner.events = 0;
+    if (client->done_fd >= 0 && client->outer_fd >= 0 &&
+        epoll_ctl(client->outer_fd, EPOLL_CTL_ADD, client->loop.epoll_fd, &inner) == 0 &&
+        epoll_ctl(client->outer_fd, EPOLL_CTL_ADD, client->done_fd, &done) == 0)
+        return 0;
+    rc = hf__fail_sys(why, HF_ESYSTEM, errno, "cannot set up the event loop");
+    if (client->done_fd >= 0)
+        close(client->done_fd);
+    if (client->outer_fd >= 0)
+        close(client->outer_fd);
+    client->done_fd = client->outer_fd = -1;
+    return rc;
+}
+
+static int start_thread(hf_client *client, hf_error *why)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    client->thread_running = true;
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int sys = pthread_create(&client->thread, NULL, background, client);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (sys == 0)
+        return 0;
+    client->thread_running = false;
+    return hf__fail_sys(why, HF_ESYSTEM, sys, "cannot start the background thread");
+}
+
+int hf__need_thread(hf_client *client, hf_error *why)
+{
+    if (client->thread_running || (client->user_driver && client->outer_fd >= 0))
+        return 0;
+    int rc = open_outer(client, why);
+    if (rc == 0 && !client->user_driver)
+        rc = start_thread(client, why);
+    if (rc != 0)
+        return rc;
+    client->loop.use_timer_fd = true;
+    if (!client->led) {
+        hf__loop_arm(&client->loop);
+        set_thread_armed(client, true);
+    }
+    return 0;
+}
+
+void hf__stop_thread(hf_client *client)
+{
+    if (client->thread_running) {
+        client->thread_running = false;
+        hf__call_due(client);
+        pthread_mutex_unlock(&client->lock);
+        pthread_join(client->thread, NULL);
+        pthread_mutex_lock(&client->lock);
+    }
+    client->loop.use_timer_fd = false;
+}
+
+int hf__dispatch(hf_client *client)
+{
+    work(client);
+    return 0;
+}

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The worker thread behind a wait that can only block. Stores call it, under the
+ * client's lock, on whatever thread drives the loop.
+ *
+ * Why cancellation and not a signal of our own: a library may not claim a signal, and
+ * nothing else wakes a thread in flock(2). It is asynchronous for the length of the
+ * call alone; before and after, the thread cannot be cancelled at a bad moment. The
+ * worker has a small stack, for it calls next to nothing, and every signal is blocked
+ * in it, so that the program's handlers keep running where they did.
+ *
+ * Invariant: `running` is true from start to collect or cancel, and what the blocker
+ * points to (argument, descriptor) outlives that.
+ */
+#include "blocker.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdint.h>
+#include <unistd.h>
+
+#define BLOCKER_STACK (64 * 1024)
+
+/* No local has its address taken: a cancelled thread leaves this frame in one leap, and
+ * AddressSanitizer would keep the fences it had put around such a local. */
+static void *blocker_run(void *arg)
+{
+    static const uint64_t one = 1;
+    struct hf_blocker *blocker = arg;
+    int result;
+
+    pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, NULL);
+    result = blocker->call(blocker->arg);
+    pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, NULL);
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
+
+    blocker->result = result;
+    atomic_store_explicit(&blocker->done, true, memory_order_release);
+    while (write(blocker->event_fd, &one, sizeof one) < 0 && errno == EINTR)
+        continue;
+    return NULL;
+}
+
+/* A thread with every signal blocked, which it inherits from us. */
+static int thread_start(struct hf_blocker *blocker, const pthread_attr_t *attr)
+{
+    sigset_t all, before;
+    int rc;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    rc = pthread_create(&blocker->thread, attr, blocker_run, blocker);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return rc;
+}
+
+int hf__blocker_start(struct hf_blocker *blocker, hf_blocker_fn *call, void *arg,
+                      int event_fd)
+{
+    long least = sysconf(_SC_THREAD_STACK_MIN);
+    size_t stack = least > BLOCKER_STACK ? (size_t)least : BLOCKER_STACK;
+    pthread_attr_t attr;
+    int rc;
+
+    blocker->call = call;
+    blocker->arg = arg;
+    blocker->event_fd = event_fd;
+    blocker->result = 0;
+    atomic_store_explicit(&blocker->done, false, memory_order_relaxed);
+
+    rc = pthread_attr_init(&attr);
+    if (rc != 0)
+        return -rc;
+    pthread_attr_setstacksize(&attr, stack);
+    rc = thread_start(blocker, &attr);
+    pthread_attr_destroy(&attr);
+    blocker->running = rc == 0;
+    return -rc;
+}
+
+int hf__blocker_collect(struct hf_blocker *blocker)
+{
+    pthread_join(blocker->thread, NULL);
+    blocker->running = false;
+    atomic_store_explicit(&blocker->done, false, memory_order_relaxed);
+    return blocker->result;
+}
+
+void hf__blocker_cancel(struct hf_blocker *blocker)
+{
+    if (!blocker->running)
+        return;
+    pthread_cancel(blocker->thread);
+    hf__blocker_collect(blocker);
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One blocking system call on a thread of its own, for a store whose wait has no
+ * asynchronous form. The end is signalled on an eventfd that the loop watches.
+ *
+ * The call runs with asynchronous cancellation on: it must be the bare system call,
+ * own nothing, and take no address of a local. All functions from one thread at a time;
+ * no signal is ever delivered to the worker.
+ */
+#ifndef HF_KIT_BLOCKER_H
+#define HF_KIT_BLOCKER_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+typedef int hf_blocker_fn(void *arg); /* 0 or -errno */
+
+/* Lives in what it works for. Zeroed is idle. */
+struct hf_blocker {
+    pthread_t thread;
+    hf_blocker_fn *call;
+    void *arg;
+    int event_fd;
+    int result;
+    bool running; /* the thread is there and has not been joined */
+    atomic_bool done;
+};
+
+/* Starts `call(arg)`. 0 or -errno (EAGAIN: no more threads). `event_fd` must stay open
+ * until the blocker was collected or cancelled. */
+int hf__blocker_start(struct hf_blocker *blocker, hf_blocker_fn *call, void *arg,
+                      int event_fd);
+
+/* Whether the call has returned. */
+static inline bool hf__blocker_done(struct hf_blocker *blocker)
+{
+    return atomic_load_explicit(&blocker->done, memory_order_acquire);
+}
+
+/* What the call returned; waits for the thread to end. Makes the blocker idle. */
+int hf__blocker_collect(struct hf_blocker *blocker);
+
+/*
+ * Breaks the call off, waits for the thread to end and makes the blocker idle (one that
+ * is idle stays so). The call may have done its work all the same, a moment before: the
+ * caller has to undo it, whether it happened or not.
+ */
+void hf__blocker_cancel(struct hf_blocker *blocker);
+
+#endif

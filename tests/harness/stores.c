@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The stores that the contract suite runs on, one row each.
+ *
+ * A new store is a new row: its name, the capabilities it has to offer, and hooks that
+ * make a private instance for one scenario and look for what it left behind. The same
+ * row with "fault+" before its name runs the store behind the fault shim. Called on the
+ * scenario's main thread.
+ */
+#include <dirent.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "../../include/holdfast/backend.h"
+#include "../../src/base/mem.h"
+#include "../../src/shims/fault.h"
+#include "harness.h"
+
+extern const struct hf_backend hf__backend_memory;
+extern const struct hf_backend hf__backend_file;
+
+#define CAPS_KINDS                                                                       \
+    (HF_CAP_MUTEX | HF_CAP_FAIR | HF_CAP_RW | HF_CAP_DOWNGRADE | HF_CAP_PERMITS |        \
+     HF_CAP_EXPIRING | HF_CAP_LATCH | HF_CAP_CELL)
+#define CAPS_HOLDS                                                                       \
+    (HF_CAP_LEASE | HF_CAP_DETACH | HF_CAP_INSPECT | HF_CAP_EVICT | HF_CAP_REVOKE)
+#define CAPS_MEM (CAPS_KINDS | CAPS_HOLDS | HF_CAP_HANDOFF)
+#define CAPS_FILE (CAPS_MEM | HF_CAP_PROCESSES | HF_CAP_CRASH | HF_CAP_DURABLE)
+
+static const char *url_prefix(const struct env *e)
+{
+    return e->store->caps & NEED_FAULT ? "fault+" : "";
+}
+
+/* ---- mem ---------------------------------------------------------------------- */
+
+static void mem_start(struct env *e)
+{
+    const char *unique = strrchr(e->scratch, '/');
+    snprintf(e->url, sizeof e->url, "%smem:%s", url_prefix(e),
+             unique ? unique + 1 : "scenario");
+}
+
+static void mem_stop(struct env *e)
+{
+    (void)e;
+}
+
+/* What mem keeps is heap, and the heap is counted anyway. */
+static bool mem_residue(const struct env *e, char *text, size_t size)
+{
+    (void)e;
+    (void)text;
+    (void)size;
+    return false;
+}
+
+static uint64_t mem_weight(const struct env *e)
+{
+    (void)e;
+    return hf__mem_live();
+}
+
+/* ---- file ---------------------------------------------------------------------- */
+
+/* What docs/backends/file.md says stays in the directory. */
+static const char *const file_stays[] = { "state", NULL };
+
+static void file_path(const struct env *e, char *path, size_t size, const char *entry)
+{
+    snprintf(path, size, "%s/store/%s", e->scratch, entry);
+}
+
+static void file_start(struct env *e)
+{
+    char path[512];
+    file_path(e, path, sizeof path, "");
+    CHECK(mkdir(path, 0700) == 0);
+    snprintf(e->url, sizeof e->url, "%sfile:%.128s/store", url_prefix(e), e->scratch);
+}
+
+static void file_stop(struct env *e)
+{
+    (void)e; /* the runner removes the scratch directory */
+}
+
+static bool file_may_stay(const char *entry)
+{
+    if (strcmp(entry, ".") == 0 || strcmp(entry, "..") == 0)
+        return true;
+    for (const char *const *name = file_stays; *name; name++)
+        if (strcmp(entry, *name) == 0)
+            return true;
+    return false;
+}
+
+static bool file_residue(const struct env *e, char *text, size_t size)
+{
+    char path[512];
+    file_path(e, path, sizeof path, "");
+    DIR *dir = opendir(path);
+    CHECK(dir != NULL);
+
+    bool found = false;
+    for (struct dirent *entry; !found && (entry = readdir(dir));)
+        if (!file_may_stay(entry->d_name)) {
+            snprintf(text, size, "the file %s", entry->d_name);
+            found = true;
+        }
+    closedir(dir);
+    return found;
+}
+
+/* Kibibytes on disk. A state file that has holes counts by its blocks. */
+static uint64_t file_weight(const struct env *e)
+{
+    uint64_t blocks = 0;
+    for (const char *const *name = file_stays; *name; name++) {
+        char path[512];
+        struct stat about;
+        file_path(e, path, sizeof path, *name);
+        if (stat(path, &about) == 0)
+            blocks += (uint64_t)about.st_blocks;
+    }
+    return blocks / 2;
+}
+
+/* ---- The table ------------------------------------------------------------------ */
+
+const struct store stores[] = {
+    { "mem", CAPS_MEM, mem_start, mem_stop, mem_residue, mem_weight },
+    { "file", CAPS_FILE, file_start, file_stop, file_residue, file_weight },
+    { "fault+mem", CAPS_MEM | NEED_FAULT, mem_start, mem_stop, mem_residue, mem_weight },
+    { "fault+file", CAPS_FILE | NEED_FAULT, file_start, file_stop, file_residue,
+      file_weight },
+    { NULL, 0, NULL, NULL, NULL, NULL },
+};
+
+const struct store *store_find(const char *name)
+{
+    for (const struct store *store = stores; store->name; store++)
+        if (strcmp(store->name, name) == 0)
+            return store;
+    return NULL;
+}
+
+void stores_register(const char *url)
+{
+    if (strncmp(url, "fault+", 6) != 0)
+        return;
+    CHECK_RC(hf__fault_register(&hf__backend_memory, NULL), 0);
+    CHECK_RC(hf__fault_register(&hf__backend_file, NULL), 0);
+}
+
+const char *capability_name(uint64_t bit)
+{
+    static const struct {
+        uint64_t bit;
+        const char *name;
+    } names[] = {
+        { HF_CAP_MUTEX, "mutex" },       { HF_CAP_FAIR, "fair" },
+        { HF_CAP_RW, "rw" },             { HF_CAP_DOWNGRADE, "downgrade" },
+        { HF_CAP_PERMITS, "permits" },   { HF_CAP_EXPIRING, "expiring" },
+        { HF_CAP_LATCH, "latch" },       { HF_CAP_CELL, "cell" },
+        { HF_CAP_LEASE, "lease" },       { HF_CAP_DETACH, "detach" },
+        { HF_CAP_INSPECT, "inspect" },   { HF_CAP_EVICT, "evict" },
+        { HF_CAP_REVOKE, "revoke" },     { HF_CAP_PROCESSES, "processes" },
+        { HF_CAP_CRASH, "crash" },       { HF_CAP_DURABLE, "durable" },
+        { HF_CAP_HANDOFF, "handoff" },   { NEED_FAULT, "fault" },
+    };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (names[i].bit == bit)
+            return names[i].name;
+    return "unknown";
+}

@@ -1,0 +1,23 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+#
+# build.sh DIRECTORY [MESON ARGUMENT...]: sets the build directory up if it is new, then
+# builds. Quiet if all goes well; the whole log if not.
+set -eu
+
+dir=$1
+shift
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+
+if [ ! -f "$dir/build.ninja" ]; then
+    if ! meson setup "$dir" "$@" >"$log" 2>&1; then
+        cat "$log" >&2
+        exit 1
+    fi
+fi
+if ! ninja -C "$dir" >"$log" 2>&1; then
+    cat "$log" >&2
+    exit 1
+fi
+echo "$dir: built"

@@ -1,0 +1,68 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+#
+# setup.sh GROUP...: installs the Debian packages that the groups need and that are not
+# there yet. Says in one line what it installs; says and does nothing if all is there,
+# so it is quick and needs no network then. Root, or sudo, is needed only to install.
+# On a system without dpkg it trusts you to have the tools and only says so.
+set -eu
+
+build='gcc libc6-dev make meson ninja-build pkg-config check python3'
+examples='libuv1-dev'
+test='util-linux'
+bench='util-linux'
+lint='g++ clang clang-format clang-tidy cppcheck cmake git'
+
+wanted=
+for group in "$@"; do
+    case $group in
+    build) wanted="$wanted $build" ;;
+    examples) wanted="$wanted $examples" ;;
+    test) wanted="$wanted $test" ;;
+    bench) wanted="$wanted $bench" ;;
+    lint) wanted="$wanted $lint" ;;
+    *)
+        echo "setup: no such group: $group" >&2
+        exit 2
+        ;;
+    esac
+done
+
+if ! command -v dpkg-query >/dev/null 2>&1; then
+    echo "setup: not a Debian system; needed, by their Debian names:$wanted" >&2
+    exit 0
+fi
+
+missing=
+for package in $wanted; do
+    status=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)
+    case " $missing " in *" $package "*) continue ;; esac
+    [ "$status" = installed ] || missing="$missing $package"
+done
+[ -n "$missing" ] || exit 0
+
+as_root=
+if [ "$(id -u)" -ne 0 ]; then
+    if ! command -v sudo >/dev/null 2>&1; then
+        echo "setup: missing:$missing. Install them as root and try again." >&2
+        exit 1
+    fi
+    as_root=sudo
+fi
+
+echo "setup: installing$missing"
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+apt() {
+    $as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -y \
+        -o DPkg::Lock::Timeout=300 "$@" >>"$log" 2>&1
+}
+# Stale package lists are the usual reason for a failure: renew them, then try again.
+# shellcheck disable=SC2086
+if ! apt install --no-install-recommends $missing; then
+    if ! apt update || ! apt install --no-install-recommends $missing; then
+        cat "$log" >&2
+        echo "setup: could not install$missing" >&2
+        exit 1
+    fi
+fi

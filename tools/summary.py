@@ -1,0 +1,132 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""summary.py BUILD[:LEFT-OUT-SUITE]...: what the tests of some build directories said.
+
+Reads the log that `meson test` left in each build directory and the list of the tests
+that should have run. Counts the TAP sub-tests; a test that does not speak TAP counts as
+one. Failed is: `not ok`, a plan that was not kept, a bail-out, a non-zero exit, a signal,
+a timeout, a program without a single sub-test, a test that should have run and did not.
+Prints every failure and every skip by name, a table per suite, and as the last line
+
+    N passed, M failed
+
+The exit status is 0 only if M is 0 and N is not.
+"""
+
+import json
+import pathlib
+import re
+import subprocess
+import sys
+from collections import Counter
+
+POINT = re.compile(r"^(not )?ok\b\s*(\d+)?\s*(?:-\s*)?([^#]*)(?:#\s*(\w+)\b\s*(.*))?$")
+PLAN = re.compile(r"^1\.\.(\d+)(?:\s*#\s*skip\b\s*(.*))?", re.IGNORECASE)
+
+
+class Outcome:
+    """What one test program said: numbers, and a line for each failure and skip."""
+
+    def __init__(self):
+        self.passed = 0
+        self.failures = []
+        self.skips = []
+
+    def __len__(self):
+        return self.passed + len(self.failures) + len(self.skips)
+
+
+def read_tap(text):
+    """Counts the sub-tests in TAP output."""
+    outcome, plan, seen, skip_all = Outcome(), None, 0, None
+    for line in text.splitlines():
+        if found := PLAN.match(line):
+            plan, skip_all = int(found[1]), found[2]
+        elif line.startswith("Bail out!"):
+            outcome.failures.append(line)
+        elif found := POINT.match(line):
+            seen += 1
+            bad, _, name, directive, reason = found.groups()
+            name = name.strip() or f"sub-test {seen}"
+            if directive and directive.lower() == "skip":
+                outcome.skips.append(f"{name}: {reason}")
+            elif bad:
+                outcome.failures.append(f"{name} (not ok)")
+            else:
+                outcome.passed += 1
+    if plan is None:
+        outcome.failures.append("no TAP plan")
+    elif plan != seen:
+        outcome.failures.append(f"planned {plan} sub-tests, ran {seen}")
+    elif seen == 0 and skip_all:
+        outcome.skips.append(f"the whole program: {skip_all}")
+    elif seen == 0:
+        outcome.failures.append("no sub-test ran")
+    return outcome
+
+
+def judge(record, protocol):
+    """The outcome of one record of the log."""
+    if protocol == "tap":
+        outcome = read_tap(record["stdout"] or "")
+    else:
+        outcome = Outcome()
+        if record["result"] == "SKIP":
+            outcome.skips.append("the whole program")
+        elif record["result"] == "OK":
+            outcome.passed = 1
+    clean = record["result"] in ("OK", "SKIP") and record["returncode"] in (0, 77)
+    if not clean:
+        how = f"{record['result']}, exit status {record['returncode']}"
+        outcome.failures[-1:] = ["; ".join(outcome.failures[-1:] + [how])]
+    return outcome
+
+
+def read_build(argument):
+    """Yields (suite, test, outcome) for all tests of one build directory."""
+    directory, _, left_out = argument.partition(":")
+    listing = subprocess.run(
+        ["meson", "introspect", "--tests", directory],
+        check=True, capture_output=True, text=True).stdout
+    expected = {}
+    for test in json.loads(listing):
+        suites = [suite.split(":")[-1] for suite in test["suite"]]
+        if left_out not in suites:
+            expected[test["name"]] = (suites[0], test["protocol"])
+
+    log = pathlib.Path(directory, "meson-logs", "testlog.json")
+    lines = log.read_text().splitlines() if log.exists() else []
+    for record in map(json.loads, lines):
+        name = record["name"].split(" / ")[-1].strip()
+        suite, protocol = expected.pop(name, ("?", "exitcode"))
+        yield suite, name, judge(record, protocol)
+    for name, (suite, _) in expected.items():
+        outcome = Outcome()
+        outcome.failures.append("it did not run")
+        yield suite, name, outcome
+
+
+def main(arguments):
+    rows, total = {}, Counter()
+    for argument in arguments:
+        build = argument.partition(":")[0]
+        for suite, name, outcome in read_build(argument):
+            row = rows.setdefault((build, suite), Counter())
+            row.update(programs=1, passed=outcome.passed,
+                       failed=len(outcome.failures), skipped=len(outcome.skips))
+            for skip in outcome.skips:
+                print(f"skipped: {build} {suite}/{name}: {skip}")
+            for failure in outcome.failures:
+                print(f"FAILED:  {build} {suite}/{name}: {failure}")
+
+    head = ("programs", "passed", "failed", "skipped")
+    print("\n" + f"{'build':<12}{'suite':<12}" + "".join(f"{h:>10}" for h in head))
+    for (build, suite), row in rows.items():
+        total.update(row)
+        print(f"{build:<12}{suite:<12}" + "".join(f"{row[h]:>10}" for h in head))
+    print(f"\n{total['passed']} passed, {total['failed']} failed")
+    return 0 if total["passed"] and not total["failed"] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
