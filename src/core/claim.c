@@ -21,7 +21,7 @@
 
 #include <string.h>
 
-enum { FREE_CLAIMS_MAX = 64 };
+enum { IDLE_MAX = 64 };
 
 static void claim_timeout(void *arg);
 
@@ -29,12 +29,6 @@ static void claim_timeout(void *arg);
 
 static struct claim *claim_alloc(hf_client *client)
 {
-    struct hf_link *link = hf__list_first(&client->free_claims);
-    if (link) {
-        hf__list_remove(link);
-        client->free_claims_count--;
-        return HF_CONTAINER(link, struct claim, all);
-    }
     if (hf__loop_reserve(&client->loop) != 0)
         return NULL;
     struct claim *claim = hf__alloc(sizeof(*claim));
@@ -45,10 +39,23 @@ static struct claim *claim_alloc(hf_client *client)
     claim->client = client;
     claim->timer.callback = claim_timeout;
     claim->timer.arg = claim;
+    claim->ticket.name = claim->name;
+    claim->ticket.note = "";
     hf__list_init(&claim->ops);
     hf__list_init(&claim->parts);
     hf__list_init(&claim->askers);
     return claim;
+}
+
+static void claim_destroy(struct claim *claim)
+{
+    hf_client *client = claim->client;
+    hf__claim_unname(claim);
+    hf__list_remove(&claim->all);
+    if (claim->ticket.name != claim->name)
+        hf__free((void *)(uintptr_t)claim->ticket.name);
+    hf__loop_unreserve(&client->loop);
+    hf__free(claim);
 }
 
 static void claim_reset(struct claim *claim)
@@ -56,21 +63,36 @@ static void claim_reset(struct claim *claim)
     struct hf_ticket *ticket = &claim->ticket;
     ticket->flags = 0;
     ticket->ttl_ns = 0;
-    ticket->note = "";
     memset(ticket->store, 0, sizeof(ticket->store));
     claim->leaver = NULL;
     claim->owner = 0;
     claim->holders = 0;
-    claim->handoffs = 0;
     claim->repeats = 0;
     claim->asked_at = 0;
     claim->valid_until = HF_NEVER;
     claim->end_at = HF_NEVER;
     claim->ttl_ns = 0;
+    claim->max_hold_ns = 0;
     claim->state = CLAIM_NEW;
     claim->combine = claim->reentrant = claim->renew = claim->pinned = false;
-    claim->unreachable = claim->doubt_told = false;
-    claim->max_hold_ns = 0;
+    claim->unreachable = claim->doubt_told = claim->idle = false;
+}
+
+static bool set_name(struct claim *claim, const char *name, size_t len, uint32_t hash)
+{
+    char *copy = claim->name;
+    if (len >= sizeof(claim->name)) {
+        copy = hf__copy_text(name, len);
+        if (!copy)
+            return false;
+    } else {
+        memcpy(copy, name, len);
+        copy[len] = '\0';
+    }
+    claim->ticket.name = copy;
+    claim->ticket.name_len = (uint32_t)len;
+    claim->ticket.name_hash = hash;
+    return true;
 }
 
 struct claim *hf__claim_new(hf_client *client, const char *name, size_t len,
@@ -80,53 +102,47 @@ struct claim *hf__claim_new(hf_client *client, const char *name, size_t len,
     if (!claim)
         return NULL;
     claim_reset(claim);
-    struct hf_ticket *ticket = &claim->ticket;
-    char *copy = claim->name;
-    if (len >= sizeof(claim->name))
-        copy = hf__copy_text(name, len);
-    if (!copy || hf__random(&ticket->id, sizeof(ticket->id)) != 0) {
-        ticket->name = copy ? copy : claim->name;
-        hf__list_push_back(&client->claims, &claim->all);
-        hf__claim_free(claim);
+    if (!set_name(claim, name, len, hash) ||
+        hf__random(&claim->ticket.id, sizeof(claim->ticket.id)) != 0) {
+        claim_destroy(claim);
         return NULL;
     }
-    if (copy == claim->name) {
-        memcpy(copy, name, len);
-        copy[len] = '\0';
-    }
-    ticket->name = copy;
-    ticket->name_len = (uint32_t)len;
-    ticket->name_hash = hash;
     hf__list_push_back(&client->claims, &claim->all);
     return claim;
 }
 
-static void free_strings(struct claim *claim)
-{
-    if (claim->ticket.name != claim->name)
-        hf__free((void *)(uintptr_t)claim->ticket.name);
-    if (claim->ticket.note[0])
-        hf__free((void *)(uintptr_t)claim->ticket.note);
-    claim->ticket.name = claim->name;
-    claim->ticket.note = "";
-}
-
+/* Nobody has it any more. It stays for a while, under its name: whoever wants that name
+ * next finds a claim that needs no memory and no check of the name. */
 void hf__claim_free(struct claim *claim)
 {
     hf_client *client = claim->client;
-    hf__claim_unname(claim);
     hf__renew_stop(claim);
-    hf__claim_timer(claim, HF_NEVER);
+    if (claim->timer.slot)
+        hf__claim_timer(claim, HF_NEVER);
     hf__list_remove(&claim->ready);
     hf__list_remove(&claim->all);
-    free_strings(claim);
-    if (client->free_claims_count >= FREE_CLAIMS_MAX) {
-        hf__loop_unreserve(&client->loop);
-        hf__free(claim);
+    if (claim->ticket.note[0])
+        hf__free((void *)(uintptr_t)claim->ticket.note);
+    claim->ticket.note = "";
+    if (claim->ticket.name == claim->name && !client->closing)
+        hf__claim_name(claim);
+    if (!claim->named || claim->ticket.name != claim->name) {
+        claim_destroy(claim);
         return;
     }
-    hf__list_push_front(&client->free_claims, &claim->all);
-    client->free_claims_count++;
+    claim->idle = true;
+    hf__list_push_front(&client->idle, &claim->all);
+    if (++client->idle_count > IDLE_MAX) {
+        client->idle_count--;
+        claim_destroy(HF_CONTAINER(client->idle.prev, struct claim, all));
+    }
+}
+
+void hf__claim_trim(hf_client *client)
+{
+    for (struct hf_link *link; (link = hf__list_first(&client->idle));)
+        claim_destroy(HF_CONTAINER(link, struct claim, all));
+    client->idle_count = 0;
 }
 
 /* ---- the table by name --------------------------------------------------------- */
@@ -194,7 +210,7 @@ struct claim *hf__claim_find(hf_client *client, const struct hf_ticket *ticket,
         return NULL;
     struct claim *claim = client->names[ticket->name_hash & (client->names_size - 1)];
     for (; claim; claim = claim->name_next) {
-        if (!same_name(&claim->ticket, ticket))
+        if (claim->idle || !same_name(&claim->ticket, ticket))
             continue;
         if (ticket->kind == HF_REENTRANT && claim->state == CLAIM_HELD &&
             claim->reentrant && claim->owner == owner)
@@ -202,6 +218,35 @@ struct claim *hf__claim_find(hf_client *client, const struct hf_ticket *ticket,
         if (claim->combine && !claim->pinned)
             found = claim;
     }
+    return found;
+}
+
+/* An idle claim of that name and kind, ready to be asked for again: then name and kind
+ * have been checked before. NULL if there is none, or if any other claim of this client
+ * is on the name. */
+struct claim *hf__claim_reuse(hf_client *client, const char *name, size_t len,
+                              uint32_t hash, int32_t kind)
+{
+    struct claim *found = NULL;
+    if (!client->idle_count)
+        return NULL;
+    struct claim *claim = client->names[hash & (client->names_size - 1)];
+    for (; claim; claim = claim->name_next) {
+        const struct hf_ticket *ticket = &claim->ticket;
+        if (ticket->name_hash != hash || ticket->name_len != len ||
+            memcmp(ticket->name, name, len) != 0)
+            continue;
+        if (!claim->idle)
+            return NULL;
+        if (ticket->kind == kind)
+            found = claim;
+    }
+    if (!found || hf__random(&found->ticket.id, sizeof(found->ticket.id)) != 0)
+        return NULL;
+    hf__list_remove(&found->all);
+    client->idle_count--;
+    claim_reset(found);
+    hf__list_push_back(&client->claims, &found->all);
     return found;
 }
 
@@ -259,7 +304,8 @@ void hf__claim_granted(struct claim *claim, const struct hf_grant *grant)
         claim->end_at = claim->max_hold_ns ? from + claim->max_hold_ns : HF_NEVER;
     }
     claim->state = CLAIM_HELD;
-    hf__claim_timer(claim, HF_NEVER);
+    if (claim->timer.slot)
+        hf__claim_timer(claim, HF_NEVER);
     hf__claim_tell(claim);
 }
 
@@ -307,20 +353,26 @@ void hf__claim_leave(struct claim *claim, struct hf_op *leaver)
 {
     bool in_store = claim->state == CLAIM_ASKED || claim->state == CLAIM_QUEUED ||
                     claim->state == CLAIM_HELD || claim->state == CLAIM_LOST;
-    hf__claim_unname(claim);
     hf__renew_stop(claim);
-    hf__claim_timer(claim, HF_NEVER);
-    hf__claim_end_askers(claim, HF_ELOST, "the hold was released meanwhile");
+    if (claim->timer.slot)
+        hf__claim_timer(claim, HF_NEVER);
+    if (hf__list_first(&claim->askers))
+        hf__claim_end_askers(claim, HF_ELOST, "the hold was released meanwhile");
     claim->repeats = 0;
     claim->leaver = leaver;
     if (leaver)
         leaver->pending++;
-    if (in_store) {
-        claim_withdraw(claim);
-    } else {
+    if (!in_store) {
         claim->state = CLAIM_LEFT;
         claim->withdrawal = HF_WITHDRAWN;
+        return;
     }
+    claim_withdraw(claim);
+    if (claim->state != CLAIM_LEAVING)
+        return;
+    hf__claim_unname(claim);
+    if (!leaver)
+        hf__need_thread(claim->client, NULL); /* somebody has to hear the answer */
 }
 
 /* A fresh ticket for those who still wait on a claim that had to go. */

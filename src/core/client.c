@@ -108,7 +108,7 @@ static void init_lists(hf_client *client)
     hf__list_init(&client->ready);
     hf__list_init(&client->renewals);
     hf__list_init(&client->ops);
-    hf__list_init(&client->free_claims);
+    hf__list_init(&client->idle);
     hf__list_init(&client->calls);
     hf__list_init(&client->alerts);
     hf__list_init(&client->sleepers);
@@ -145,15 +145,12 @@ static hf_client *client_new(const hf_options *options)
 
 static void free_pools(hf_client *client)
 {
-    for (struct hf_link *link; (link = hf__list_first(&client->free_claims));) {
-        hf__list_remove(link);
-        hf__free(HF_CONTAINER(link, struct claim, all));
-    }
+    hf__claim_trim(client);
     for (struct handle *hold; (hold = client->free_holds);) {
         client->free_holds = hold->next;
         hf__handle_shelve(hold);
     }
-    client->free_claims_count = client->free_holds_count = 0;
+    client->free_holds_count = 0;
 }
 
 static void client_free(hf_client *client)
@@ -254,10 +251,8 @@ static void end_ops(hf_client *client)
         if (op->kind == OP_REQUEST && !op->finished)
             client->store->forget(client->session,
                                   &HF_CONTAINER(op, struct asked, op)->request);
-        if (!op->finished)
-            hf__op_finish(op, op->undoing || op->kind == OP_RELEASE
-                                  ? HF_EUNCERTAIN
-                                  : hf__fail_code(&op->why, HF_ECLOSED));
+        if (!op->finished) /* what is still leaving is waited for below */
+            hf__op_finish(op, hf__fail_code(&op->why, HF_ECLOSED));
     }
 }
 

@@ -45,7 +45,7 @@ struct claim {
     struct hf_ticket ticket; /* first: the store's pointer is ours */
     struct hf_client *client;
     struct claim *name_next; /* chain of the client's table by name */
-    struct hf_link all;      /* client->claims */
+    struct hf_link all;      /* client->claims, or client->idle */
     struct hf_link ready;    /* client->ready */
     struct hf_link renewal;  /* client->renewals, sorted by renew_at */
     struct hf_link ops;      /* acquires waiting on this claim; the first one fronts it */
@@ -77,6 +77,7 @@ struct claim {
     bool unreachable : 1; /* the last word was that the store cannot be reached */
     bool forget_late : 1; /* nobody waits for its end: free it when it has left */
     bool doubt_told : 1;
+    bool idle : 1; /* of nobody, kept under its name for the next one */
     char name[28];        /* the name, if it fits; else ticket.name is a copy */
 };
 
@@ -175,8 +176,8 @@ struct hf_client {
     struct hf_link renewals; /* held and renewed, earliest first */
     struct hf_timer renew_timer;
     struct hf_link ops;  /* all ops that are not finished */
-    struct hf_link free_claims;
-    uint32_t free_claims_count;
+    struct hf_link idle; /* claims kept for their name, the latest first */
+    uint32_t idle_count;
     struct hf_link calls;  /* ops whose end is to be told */
     struct hf_link alerts; /* watches with something to tell */
     struct handle *free_holds;
@@ -208,7 +209,10 @@ void hf__client_close(hf_client *handle);
 /* claim.c */
 struct claim *hf__claim_new(hf_client *client, const char *name, size_t len,
                             uint32_t hash);
+struct claim *hf__claim_reuse(hf_client *client, const char *name, size_t len,
+                              uint32_t hash, int32_t kind);
 void hf__claim_free(struct claim *claim);
+void hf__claim_trim(hf_client *client); /* the idle ones */
 void hf__claim_attempt(struct claim *claim);
 void hf__claim_leave(struct claim *claim, struct hf_op *leaver);
 void hf__claim_lost(struct claim *claim, const char *reason);
@@ -227,6 +231,9 @@ void hf__claim_end_askers(struct claim *claim, int rc, const char *reason);
 /* acquire.c */
 int hf__acquire(hf_client *client, const hf_want *wants, size_t count,
                 const hf_acquire_options *options, hf_hold **ret_hold, hf_error *why);
+int hf__acquire_fast(hf_client *client, const hf_want *wants, size_t count,
+                     const hf_acquire_options *options, hf_hold **ret_hold,
+                     hf_error *why);
 int hf__acquire_async(hf_client *client, const hf_want *wants, size_t count,
                       const hf_acquire_options *options, hf_acquire_cb *callback,
                       void *user, hf_op **ret_op, hf_error *why);

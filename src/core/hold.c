@@ -272,6 +272,26 @@ static int release_waiting(struct hf_hold *hold, hf_error *why)
     return op.rc;
 }
 
+/* The store did not confirm at once: wait for it. */
+static int await_leaving(struct claim *claim, hf_error *why)
+{
+    struct hf_op op;
+    hf_client *client = claim->client;
+    hf__op_init(&op, client, OP_RELEASE);
+    op.reserved = hf__loop_reserve(&client->loop) == 0;
+    op.pending = 1;
+    claim->leaver = &op;
+    hf__list_push_back(&client->ops, &op.all);
+    hf__op_timer(&op, hf__now() + client->request_ns);
+    if (hf__loop_ensure(&client->loop, NULL) == 0)
+        hf__op_await(&op, HF_NEVER);
+    else
+        hf__op_finish(&op, hf__fail_code(&op.why, HF_EUNCERTAIN));
+    if (op.rc != 0 && why)
+        *why = op.why;
+    return op.rc;
+}
+
 /* One claim that the store lets go of on the spot needs no op. */
 int hf__hold_release(struct hf_hold *hold, hf_error *why)
 {
@@ -282,31 +302,15 @@ int hf__hold_release(struct hf_hold *hold, hf_error *why)
         return release_waiting(hold, why);
     hf__list_remove(&hold->one.link);
     hold->one.claim = NULL;
+    hf__hold_free(hold);
     claim->holders = 0;
-    if (hf__claim_hand_off(claim)) {
-        hf__hold_free(hold);
+    if (hf__claim_hand_off(claim))
         return 0;
-    }
     hf__claim_leave(claim, NULL);
-    if (claim->state != CLAIM_LEFT) { /* let the long way wait for it */
-        hold->count = 0;
-        struct hf_op op;
-        hf__op_init(&op, hold->client, OP_RELEASE);
-        op.reserved = hf__loop_reserve(&hold->client->loop) == 0;
-        claim->leaver = &op;
-        op.pending = 1;
-        hf__list_push_back(&op.client->ops, &op.all);
-        hf__op_timer(&op, hf__now() + op.client->request_ns);
-        hf__hold_free(hold);
-        if (hf__loop_ensure(&op.client->loop, NULL) == 0)
-            hf__op_await(&op, HF_NEVER);
-        if (op.rc != 0 && why)
-            *why = op.why;
-        return op.rc;
-    }
+    if (claim->state != CLAIM_LEFT)
+        return await_leaving(claim, why);
     bool gone = claim->withdrawal == HF_GONE;
     hf__claim_left(claim);
-    hf__hold_free(hold);
     return gone ? hf__fail(why, HF_ELOST, "the lock was gone before it was released") : 0;
 }
 

@@ -115,7 +115,8 @@ static void host_withdrawn(struct hf_host *host, struct hf_ticket *ticket,
     }
     claim->state = CLAIM_LEFT;
     claim->withdrawal = (uint8_t)answer;
-    hf__claim_timer(claim, HF_NEVER);
+    if (claim->timer.slot)
+        hf__claim_timer(claim, HF_NEVER);
     hf__claim_tell(claim);
 }
 

@@ -246,20 +246,28 @@ int hf__dir_mode(const struct hf_url *url, mode_t *ret_mode, hf_error *why)
 
 /* ---- Files in it ------------------------------------------------------------------- */
 
+static int file_irregular(const char *file, int sys, hf_error *why)
+{
+    hf__fail(why, HF_EREFUSED,
+             "'" SHOWN "' is not a regular file: somebody put something else in its "
+             "place; remove that",
+             file);
+    if (why)
+        why->sys = sys;
+    return HF_EREFUSED;
+}
+
 static int file_check(int fd, const char *file, struct stat *st, hf_error *why)
 {
     if (fstat(fd, st) != 0)
         return hf__fail_sys(why, HF_ESYSTEM, errno, "'" SHOWN "' cannot be examined",
                             file);
     if (!S_ISREG(st->st_mode))
-        return hf__fail(why, HF_EREFUSED,
-                        "'" SHOWN "' is not a regular file: somebody put something "
-                        "else in the place of a lock file",
-                        file);
+        return file_irregular(file, 0, why);
     if (st->st_nlink > 1)
         return hf__fail(why, HF_EREFUSED,
-                        "'" SHOWN "' has %lu names (hard links): remove the others, or "
-                        "two locks would be one",
+                        "'" SHOWN "' has %lu names (hard links), one of them in a "
+                        "place we do not know: remove it",
                         file, (unsigned long)st->st_nlink);
     return 0;
 }
@@ -272,10 +280,7 @@ static int file_refuse(const char *file, int sys, hf_error *why)
                             "remove it",
                             file);
     if (sys == EISDIR || sys == ENXIO)
-        return hf__fail_sys(why, HF_EREFUSED, sys,
-                            "'" SHOWN "' is not a regular file: somebody put something "
-                            "else in the place of a lock file",
-                            file);
+        return file_irregular(file, sys, why);
     return hf__fail_sys(why, hf__dir_code(sys), sys, "'" SHOWN "' cannot be opened",
                         file);
 }

@@ -36,18 +36,18 @@ struct queue_cached {
     uint32_t hash;
     uint32_t record;
     uint32_t gen;
-    uint16_t len; /* 0: empty */
-    uint16_t family;
+    uint16_t len;   /* 0: empty */
+    uint16_t writes; /* it is a read/write lock, not a mutex */
     char name[CACHE_NAME];
 };
 
-/* Another session, as far as we have to do with it. Descriptors are stored plus one. */
+/* Another session, as far as we have to do with it. */
 struct queue_peer {
+    struct file_queue *queue; /* NULL: nothing is known of it yet */
     uint32_t gen;
-    int process; /* pidfd */
-    int fifo;
+    int process; /* pidfd, or -1 */
+    int fifo;    /* or -1 */
     bool in_loop; /* the loop tells us when `process` ends */
-    bool seen;
 };
 
 /* A session to be looked after once the guard is left. */
@@ -68,6 +68,11 @@ struct queue_stake {
     bool revoked; /* told */
 };
 
+struct queue_number {
+    struct queue_stake *stake;
+    uint32_t next_free;
+};
+
 struct file_queue {
     struct hf_host *host;
     struct region region;
@@ -78,17 +83,17 @@ struct file_queue {
     int32_t pid;
     uint32_t slot; /* SLOT_COUNT: none */
     uint32_t slot_gen;
-    uint32_t held;      /* quick holds and places we have, */
-    uint64_t space;     /* pid namespace */
-    uint32_t busy;      /* a place that is being dealt with: do not wake its owner */
-    bool poll_targets;  /* one of the targets has to be polled */
+    uint32_t held;  /* quick holds and places of ours, at least */
+    uint64_t space; /* pid namespace */
+    uint32_t busy;  /* a place that is being dealt with: its owner is awake */
     uint32_t target_count;
-    struct queue_target *targets; /* SLOT_COUNT of each, made when first needed */
-    struct queue_peer *peers;
+    bool target_poll;             /* one of the targets has to be polled */
+    struct queue_target *targets; /* room for SLOT_COUNT; made when first needed, */
+    struct queue_peer *peers;     /* as are these */
     struct hf_link stakes;
-    struct queue_stake **stake_table;
-    uint32_t stake_room;
-    uint32_t stake_hint;
+    struct queue_number *numbers; /* of stakes; from 1 */
+    uint32_t number_room;
+    uint32_t number_free;
     struct hf_timer retry;    /* the guard was busy: look at everything again */
     struct hf_link in_process; /* among the sessions of this process */
     struct hf_id removed[RECENT_COUNT]; /* cells we removed: requests done */
@@ -246,6 +251,8 @@ void hf__slot_reap(struct file_queue *me, uint32_t slot);
 /* Whether the lock of a session's byte in `live` is still there. */
 bool hf__slot_locked(const struct file_queue *me, uint32_t slot);
 
+void hf__slot_close(struct file_queue *me, bool forked);
+
 /* Start time of a process from /proc; 0 if it cannot be known. */
 uint64_t hf__slot_start(int32_t pid);
 
@@ -276,6 +283,9 @@ void hf__stake_look_all(struct file_queue *me);
 void hf__stake_retry(struct file_queue *me);
 
 /* ---- tickets.c --------------------------------------------------------------------- */
+
+/* Whether the quick hold of a ticket is still ours. */
+bool hf__quick_mine(const struct file_queue *me, const struct hf_ticket *ticket);
 
 void hf__queue_attempt(void *session, struct hf_ticket *ticket);
 void hf__queue_withdraw(void *session, struct hf_ticket *ticket);

@@ -90,7 +90,8 @@ struct region_slot {
     uint64_t start; /* start time of the process; 0: not known */
     uint64_t space; /* pid namespace; 0: not known */
     char program[64];
-    uint64_t unused[4];
+    uint32_t flood; /* its FIFO was full: it should look at everything */
+    uint32_t unused[7];
 };
 
 /* The fields up to `turn` describe a quick hold and are its holder's; `turn` last. */

@@ -17,6 +17,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -34,12 +35,15 @@ struct page {
 
 static _Atomic uint64_t process_last;
 
+/* Over RLIMIT_FSIZE the kernel would send a signal, hence the look beforehand. */
 static int file_grow(int fd, hf_error *why)
 {
-    int sys = posix_fallocate(fd, 0, TOKENS_SIZE);
+    struct rlimit limit;
+    bool barred = getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < TOKENS_SIZE;
+    int sys = barred ? EFBIG : posix_fallocate(fd, 0, TOKENS_SIZE);
 
     return sys == 0 ? 0
-                    : hf__fail_sys(why, hf__dir_code(sys), sys,
+                    : hf__fail_sys(why, barred ? HF_EFULL : hf__dir_code(sys), sys,
                                    "'" HF_TOKENS_FILE "' cannot be made");
 }
 

@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Other sessions: how we wake them, and how we learn that one has died.
+ *
+ * To wake a session is to write the index of one of its places, or 0 for "look at all
+ * you have", into its FIFO. The FIFO is named after slot and generation, and what we
+ * keep about a slot is dropped when its generation changes: a descriptor of a dead
+ * session must never swallow a wake-up for the living one in its slot. FIFOs are opened
+ * for reading too, so that one without a reader gives no SIGPIPE.
+ *
+ * Who waits looks after those it depends on: the first in line after all holders, any
+ * other after the place before it. Inside the guard they are only noted, as targets; the
+ * system calls come after. A process is watched by a pidfd that stays in the loop. Where
+ * that cannot be (another pid namespace, no /proc, no descriptors left) the lock in
+ * `live` is asked instead, now and then.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <sys/epoll.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "../../base/mem.h"
+#include "queue.h"
+
+static uint32_t slot_gen(const struct file_queue *me, uint32_t slot)
+{
+    return __atomic_load_n(&me->region.slots[slot].gen, __ATOMIC_ACQUIRE);
+}
+
+/* ---- What we keep about them -------------------------------------------------------- */
+
+static void peer_forget(struct queue_peer *peer, bool forked)
+{
+    struct hf_host *host = peer->queue->host;
+
+    if (peer->in_loop && !forked)
+        host->ops->remove_fd(host, peer->process);
+    if (peer->process >= 0)
+        close(peer->process);
+    if (peer->fifo >= 0)
+        close(peer->fifo);
+    *peer = (struct queue_peer){ 0 };
+}
+
+/* NULL if there is no memory. */
+static struct queue_peer *peer_of(struct file_queue *me, uint32_t slot)
+{
+    uint32_t gen = slot_gen(me, slot);
+    struct queue_peer *peer;
+
+    if (!me->peers)
+        me->peers = hf__alloc(SLOT_COUNT * sizeof(*me->peers));
+    if (!me->peers)
+        return NULL;
+    peer = &me->peers[slot];
+    if (peer->queue && peer->gen != gen)
+        peer_forget(peer, false);
+    if (!peer->queue)
+        *peer = (struct queue_peer){ .queue = me, .gen = gen, .process = -1,
+                                     .fifo = -1 };
+    return peer;
+}
+
+void hf__peers_close(struct file_queue *me, bool forked)
+{
+    for (uint32_t i = 0; me->peers && i < SLOT_COUNT; i++)
+        if (me->peers[i].queue)
+            peer_forget(&me->peers[i], forked);
+    hf__free(me->peers);
+    hf__free(me->targets);
+    me->peers = NULL;
+    me->targets = NULL;
+}
+
+/* ---- Waking -------------------------------------------------------------------------- */
+
+static int fifo_open(struct file_queue *me, uint32_t slot, uint32_t gen)
+{
+    char file[32];
+    struct stat st;
+    int fd;
+
+    snprintf(file, sizeof(file), "w%u.%u", slot, gen);
+    fd = openat(me->dir_fd, file, O_RDWR | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
+    if (fd >= 0 && (fstat(fd, &st) != 0 || !S_ISFIFO(st.st_mode))) {
+        close(fd);
+        fd = -1;
+    }
+    return fd;
+}
+
+static void fifo_write(struct region_slot *s, int fd, uint32_t place)
+{
+    if (write(fd, &place, sizeof(place)) < 0 && errno == EAGAIN)
+        __atomic_store_n(&s->flood, 1, __ATOMIC_RELEASE);
+}
+
+void hf__peer_wake(struct file_queue *me, uint32_t slot, uint32_t place)
+{
+    struct region_slot *s = &me->region.slots[slot];
+    struct queue_peer *peer;
+    int fd;
+
+    if (slot == me->slot && place && place == me->busy)
+        return;
+    if (__atomic_load_n(&s->fifo, __ATOMIC_ACQUIRE) == 0)
+        return;
+    peer = peer_of(me, slot);
+    fd = peer && peer->fifo >= 0 ? peer->fifo : fifo_open(me, slot, s->gen);
+    if (fd < 0)
+        return;
+    fifo_write(s, fd, place);
+    if (peer)
+        peer->fifo = fd;
+    else
+        close(fd);
+}
+
+/* ---- Whom a place depends on ---------------------------------------------------------- */
+
+static void target_add(struct file_queue *me, uint32_t slot)
+{
+    if (slot != me->slot && me->target_count < SLOT_COUNT)
+        me->targets[me->target_count++] =
+            (struct queue_target){ slot, me->region.slots[slot].gen };
+}
+
+static void target_add_place(struct file_queue *me, const struct block_place *p)
+{
+    bool tied = !(p->flags & PLACE_DETACHED) || p->state == PLACE_WAITING;
+    if (tied && me->region.slots[p->slot].gen == p->slot_gen)
+        target_add(me, p->slot);
+}
+
+void hf__peer_note(struct file_queue *me, struct region_block *record,
+                   struct region_block *place)
+{
+    const struct block_record *r = &record->record;
+    uint64_t word = word_load(&record->word);
+    uint32_t index = r->first;
+
+    me->target_count = 0;
+    me->target_poll = false;
+    if (place && r->first_waiting != block_index(me, place)) {
+        target_add_place(me, &block_at(me, place->place.prev)->place);
+        return;
+    }
+    if (word & WORD_HELD)
+        target_add(me, word_slot(word));
+    for (uint32_t i = 0; i < r->granted; i++) {
+        target_add_place(me, &block_at(me, index)->place);
+        index = block_at(me, index)->next;
+    }
+}
+
+/* ---- Looking after them ---------------------------------------------------------------- */
+
+static void dead_reap(struct file_queue *me, const struct queue_target *dead,
+                      uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (me->region.slots[dead[i].slot].gen == dead[i].gen)
+            hf__slot_reap(me, dead[i].slot);
+}
+
+static void process_ended(void *arg, uint32_t events)
+{
+    struct queue_peer *peer = arg;
+    struct file_queue *me = peer->queue;
+    struct queue_target dead = { (uint32_t)(peer - me->peers), peer->gen };
+    hf_error why;
+
+    (void)events;
+    me->host->ops->remove_fd(me->host, peer->process);
+    peer->in_loop = false;
+    if (hf__guard_enter(me, &why) != 0) {
+        hf__stake_retry(me);
+        return;
+    }
+    dead_reap(me, &dead, 1);
+    hf__guard_leave(me);
+}
+
+static bool process_over(int fd)
+{
+    struct pollfd poll_fd = { .fd = fd, .events = POLLIN };
+    return poll(&poll_fd, 1, 0) > 0;
+}
+
+enum process_answer { PROCESS_LIVES, PROCESS_DEAD, PROCESS_UNKNOWN };
+
+/* The start time is read while the pidfd is open: if it is the right one then, the
+ * descriptor stands for the right process for good. */
+static enum process_answer process_open(const struct region_slot *s, int *ret_fd)
+{
+    int32_t pid = __atomic_load_n(&s->pid, __ATOMIC_RELAXED);
+    int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+    uint64_t start;
+
+    if (fd < 0)
+        return errno == ESRCH ? PROCESS_DEAD : PROCESS_UNKNOWN;
+    start = hf__slot_start(pid);
+    if (start == __atomic_load_n(&s->start, __ATOMIC_RELAXED)) {
+        *ret_fd = fd;
+        return PROCESS_LIVES;
+    }
+    close(fd);
+    return start == 0 ? PROCESS_UNKNOWN : PROCESS_DEAD;
+}
+
+static enum process_answer process_check(struct file_queue *me, uint32_t slot, bool stay)
+{
+    const struct region_slot *s = &me->region.slots[slot];
+    struct queue_peer *peer = peer_of(me, slot);
+    enum process_answer answer;
+
+    if (!peer)
+        return PROCESS_UNKNOWN;
+    if (__atomic_load_n(&s->pid, __ATOMIC_RELAXED) == me->pid ||
+        (stay && peer->in_loop))
+        return PROCESS_LIVES;
+    if (peer->process < 0) {
+        answer = process_open(s, &peer->process);
+        if (answer != PROCESS_LIVES)
+            return answer;
+    }
+    if (stay && me->host->ops->add_fd(me->host, peer->process, EPOLLIN, process_ended,
+                                      peer) == 0) {
+        peer->in_loop = true;
+        return PROCESS_LIVES;
+    }
+    if (process_over(peer->process))
+        return PROCESS_DEAD;
+    return stay ? PROCESS_UNKNOWN : PROCESS_LIVES;
+}
+
+static bool target_dead(struct file_queue *me, const struct queue_target *target,
+                        bool stay)
+{
+    const struct region_slot *s = &me->region.slots[target->slot];
+    uint32_t state = __atomic_load_n(&s->state, __ATOMIC_ACQUIRE);
+    uint64_t space = __atomic_load_n(&s->space, __ATOMIC_RELAXED);
+    enum process_answer answer = PROCESS_UNKNOWN;
+
+    if (slot_gen(me, target->slot) != target->gen || state == SLOT_FREE)
+        return false; /* somebody was quicker; we shall be told */
+    if (state == SLOT_CLOSED)
+        return true;
+    if (space && space == me->space && __atomic_load_n(&s->start, __ATOMIC_RELAXED))
+        answer = process_check(me, target->slot, stay);
+    if (answer == PROCESS_UNKNOWN && !hf__slot_locked(me, target->slot))
+        answer = PROCESS_DEAD;
+    if (answer == PROCESS_UNKNOWN)
+        me->target_poll = true;
+    return answer == PROCESS_DEAD;
+}
+
+bool hf__peer_check(struct file_queue *me, bool stay)
+{
+    uint32_t count = 0;
+    hf_error why;
+
+    for (uint32_t i = 0; i < me->target_count; i++)
+        if (target_dead(me, &me->targets[i], stay))
+            me->targets[count++] = me->targets[i];
+    me->target_count = 0;
+    if (count == 0)
+        return false;
+    if (hf__guard_enter(me, &why) != 0) {
+        hf__stake_retry(me);
+        return false;
+    }
+    dead_reap(me, me->targets, count);
+    hf__guard_leave(me);
+    return true;
+}

@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Slots: one for each session, and the proof that it lives.
+ *
+ * A session claims a slot when it opens and leaves it when it closes. Whoever finds that
+ * a session is gone reaps its slot: takes its places and quick holds out of the table,
+ * so that the locks pass on, and removes its FIFO. A slot becomes free last, with a new
+ * generation, so reaping can be begun again by somebody else, and nothing that was kept
+ * about the old session is mistaken for the new one.
+ *
+ * Three things tell whether a session lives: its process (peers.c watches it), its
+ * state (SLOT_CLOSED: it closed and could not enter the guard), and a lock on byte
+ * <slot> of the file `live`, which the kernel drops with the last descriptor. A forked
+ * child inherits that descriptor, so a fork handler closes it there.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "../../base/error.h"
+#include "dir.h"
+#include "queue.h"
+
+#define START_FIELD 20 /* of /proc/<pid>/stat, after the name: the state is 1 */
+
+/* ---- Sessions of this process ------------------------------------------------------ */
+
+static pthread_once_t sessions_once = PTHREAD_ONCE_INIT;
+static pthread_mutex_t sessions_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct hf_link sessions = { &sessions, &sessions };
+
+static void fork_before(void)
+{
+    pthread_mutex_lock(&sessions_lock);
+}
+
+static void fork_after(void)
+{
+    pthread_mutex_unlock(&sessions_lock);
+}
+
+static void fork_in_child(void)
+{
+    for (HF_EACH(link, &sessions)) {
+        struct file_queue *me = HF_CONTAINER(link, struct file_queue, in_process);
+        close(me->live_fd);
+        me->live_fd = -1;
+    }
+    fork_after();
+}
+
+static void sessions_begin(void)
+{
+    pthread_atfork(fork_before, fork_after, fork_in_child);
+}
+
+static void session_enlist(struct file_queue *me)
+{
+    pthread_once(&sessions_once, sessions_begin);
+    pthread_mutex_lock(&sessions_lock);
+    hf__list_push_back(&sessions, &me->in_process);
+    pthread_mutex_unlock(&sessions_lock);
+}
+
+/* ---- Signs of life ----------------------------------------------------------------- */
+
+static int live_lock(int fd, int command, struct flock *lock, uint32_t slot)
+{
+    *lock = (struct flock){
+        .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = slot, .l_len = 1
+    };
+    return fcntl(fd, command, lock);
+}
+
+bool hf__slot_locked(const struct file_queue *me, uint32_t slot)
+{
+    struct flock lock;
+    return live_lock(me->live_fd, F_OFD_GETLK, &lock, slot) != 0 ||
+           lock.l_type != F_UNLCK;
+}
+
+uint64_t hf__slot_start(int32_t pid)
+{
+    char path[32], text[1024];
+    int fd;
+    ssize_t got;
+    char *at;
+
+    snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return 0;
+    got = read(fd, text, sizeof(text) - 1);
+    close(fd);
+    text[got > 0 ? got : 0] = '\0';
+    at = strrchr(text, ')'); /* the name may hold anything, also this */
+    for (int i = 0; at && i < START_FIELD; i++)
+        at = strchr(at + 1, ' ');
+    return at ? strtoull(at + 1, NULL, 10) : 0;
+}
+
+static uint64_t pid_space(void)
+{
+    struct stat st;
+    return stat("/proc/self/ns/pid", &st) == 0 ? (uint64_t)st.st_ino : 0;
+}
+
+/* ---- Reaping ----------------------------------------------------------------------- */
+
+static void slot_files_remove(const struct file_queue *me, uint32_t slot)
+{
+    char file[32];
+
+    snprintf(file, sizeof(file), "w%u.%u", slot, me->region.slots[slot].gen);
+    unlinkat(me->dir_fd, file, 0);
+    snprintf(file, sizeof(file), "tmp.%u", slot);
+    unlinkat(me->dir_fd, file, 0);
+}
+
+/* A detached hold stays, if its session ever knew of it. */
+static bool place_goes(const struct block_place *p, uint32_t slot, uint32_t gen)
+{
+    const uint32_t stays = PLACE_DETACHED | PLACE_TOLD;
+
+    if (p->state == PLACE_NONE || p->slot != slot || p->slot_gen != gen)
+        return false;
+    return p->state == PLACE_WAITING || (p->flags & stays) != stays;
+}
+
+static void blocks_reap(struct file_queue *me, uint32_t slot, uint32_t gen)
+{
+    for (uint32_t i = 1; i < me->region.head->high_water; i++) {
+        struct region_block *block = block_at(me, i);
+        uint64_t word = word_load(&block->word);
+
+        if (block->type == BLOCK_PLACE && place_goes(&block->place, slot, gen)) {
+            hf__place_end(me, block);
+        } else if (block->type == BLOCK_RECORD && (word & WORD_HELD) &&
+                   word_slot(word) == slot) {
+            hf__record_drop(block);
+            hf__record_settle(me, block);
+        }
+    }
+}
+
+void hf__slot_reap(struct file_queue *me, uint32_t slot)
+{
+    struct region_slot *s = &me->region.slots[slot];
+
+    __atomic_store_n(&s->fifo, 0, __ATOMIC_RELEASE); /* nobody to wake */
+    if (slot != me->slot || me->held)
+        blocks_reap(me, slot, s->gen);
+    slot_files_remove(me, slot);
+    guard_step();
+    __atomic_store_n(&s->gen, s->gen + 1, __ATOMIC_RELEASE);
+    guard_step();
+    __atomic_store_n(&s->state, SLOT_FREE, __ATOMIC_RELEASE);
+    guard_step();
+}
+
+/* ---- Claiming and leaving ---------------------------------------------------------- */
+
+/* Sessions without their lock, to be looked at again in the guard. */
+static uint32_t slots_silent(const struct file_queue *me, struct queue_target *silent)
+{
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < SLOT_COUNT; i++) {
+        const struct region_slot *s = &me->region.slots[i];
+        if (__atomic_load_n(&s->state, __ATOMIC_ACQUIRE) != SLOT_FREE &&
+            !hf__slot_locked(me, i))
+            silent[count++] = (struct queue_target){
+                i, __atomic_load_n(&s->gen, __ATOMIC_ACQUIRE)
+            };
+    }
+    return count;
+}
+
+static void slot_fill(struct file_queue *me, struct region_slot *s)
+{
+    size_t len = strnlen(me->host->program, sizeof(s->program) - 1);
+
+    __atomic_store_n(&s->pid, me->pid, __ATOMIC_RELAXED);
+    __atomic_store_n(&s->start, hf__slot_start(me->pid), __ATOMIC_RELAXED);
+    __atomic_store_n(&s->space, me->space, __ATOMIC_RELAXED);
+    __atomic_store_n(&s->flood, 0, __ATOMIC_RELAXED);
+    memset(s->program, 0, sizeof(s->program));
+    memcpy(s->program, me->host->program, len);
+    guard_step();
+    __atomic_store_n(&s->state, SLOT_USED, __ATOMIC_RELEASE);
+    guard_step();
+}
+
+static int slot_take(struct file_queue *me, hf_error *why)
+{
+    for (uint32_t i = 0; i < SLOT_COUNT; i++) {
+        struct region_slot *s = &me->region.slots[i];
+        struct flock lock;
+
+        if (s->state != SLOT_FREE || live_lock(me->live_fd, F_OFD_SETLK, &lock, i) != 0)
+            continue;
+        slot_fill(me, s);
+        me->slot = i;
+        me->slot_gen = s->gen;
+        return 0;
+    }
+    return hf__fail(why, HF_EFULL, "all %d sessions of the directory are taken",
+                    SLOT_COUNT);
+}
+
+int hf__slot_claim(struct file_queue *me, hf_error *why)
+{
+    struct queue_target silent[SLOT_COUNT];
+    uint32_t count;
+    struct stat st;
+    int rc = hf__dir_open_file(me->dir_fd, "live", O_RDWR, me->mode, &me->live_fd, &st,
+                               why);
+
+    if (rc != 0)
+        return rc;
+    session_enlist(me);
+    me->pid = getpid();
+    me->space = pid_space();
+    count = slots_silent(me, silent);
+    rc = hf__guard_enter(me, why);
+    if (rc != 0)
+        return rc;
+    for (uint32_t i = 0; i < count; i++)
+        if (me->region.slots[silent[i].slot].gen == silent[i].gen)
+            hf__slot_reap(me, silent[i].slot);
+    rc = slot_take(me, why);
+    hf__guard_leave(me);
+    return rc;
+}
+
+/* Without the guard all we can do is say that we are gone, to those who listen. */
+static void slot_abandon(struct file_queue *me)
+{
+    slot_files_remove(me, me->slot);
+    __atomic_store_n(&me->region.slots[me->slot].state, SLOT_CLOSED, __ATOMIC_RELEASE);
+    for (uint32_t i = 0; i < SLOT_COUNT; i++)
+        if (i != me->slot)
+            hf__peer_wake(me, i, 0);
+}
+
+void hf__slot_leave(struct file_queue *me)
+{
+    hf_error why;
+
+    if (me->slot == SLOT_COUNT)
+        return;
+    if (hf__guard_enter(me, &why) == 0) {
+        hf__slot_reap(me, me->slot);
+        hf__guard_leave(me);
+    } else {
+        slot_abandon(me);
+    }
+    me->slot = SLOT_COUNT;
+}
+
+void hf__slot_close(struct file_queue *me, bool forked)
+{
+    if (!forked)
+        pthread_mutex_lock(&sessions_lock);
+    hf__list_remove(&me->in_process);
+    if (!forked)
+        pthread_mutex_unlock(&sessions_lock);
+    if (me->live_fd >= 0)
+        close(me->live_fd);
+    me->live_fd = -1;
+}

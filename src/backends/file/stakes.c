@@ -1,0 +1,361 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Stakes: what this session waits for or cares about, and how it hears of it.
+ *
+ * A ticket has a stake while it waits, and while core is interested in a hold. Whoever
+ * grants a place or takes one away writes to our FIFO; the loop then comes here, and the
+ * stake is looked at in the guard. A look that finds its place still waiting says so by
+ * coming: if it is first in line and the lock is taken, the next release will be strict.
+ * Each waiting stake has a timer, for the end of a lease in front of it and for peers
+ * that have to be polled. If the guard cannot be had, everything is looked at again a
+ * little later.
+ *
+ * Runs under the client's lock, like all of a session. The host is answered outside the
+ * guard, and after the stake is gone if the answer ends it.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/epoll.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "../../base/clock.h"
+#include "../../base/error.h"
+#include "../../base/mem.h"
+#include "queue.h"
+
+#define NEWS_COUNT 256
+#define PEER_POLL_NS (100 * HF_NS_PER_MS)
+
+/* ---- Numbers -------------------------------------------------------------------------- */
+
+static bool numbers_grow(struct file_queue *me)
+{
+    uint32_t room = me->number_room ? me->number_room * 2 : 16;
+    struct queue_number *numbers =
+        hf__realloc(me->numbers, me->number_room * sizeof(*numbers),
+                    room * sizeof(*numbers));
+
+    if (!numbers)
+        return false;
+    for (uint32_t i = room - 1; i >= me->number_room && i > 0; i--) {
+        numbers[i].next_free = me->number_free;
+        me->number_free = i;
+    }
+    me->numbers = numbers;
+    me->number_room = room;
+    return true;
+}
+
+static void stake_again(void *arg)
+{
+    hf__stake_look(arg, false);
+}
+
+struct queue_stake *hf__stake_new(struct file_queue *me, struct hf_ticket *ticket)
+{
+    struct queue_stake *stake = hf__alloc(sizeof(*stake));
+
+    if (!stake || (!me->number_free && !numbers_grow(me)))
+        goto fail;
+    stake->queue = me;
+    stake->ticket = ticket;
+    stake->timer.callback = stake_again;
+    stake->timer.arg = stake;
+    if (me->host->ops->set_timer(me->host, &stake->timer, HF_NEVER) != 0)
+        goto fail;
+    stake->number = me->number_free;
+    me->number_free = me->numbers[stake->number].next_free;
+    me->numbers[stake->number].stake = stake;
+    hf__list_push_back(&me->stakes, &stake->link);
+    ticket->store[3] = (uint64_t)(uintptr_t)stake;
+    return stake;
+fail:
+    hf__free(stake);
+    return NULL;
+}
+
+void hf__stake_free(struct queue_stake *stake)
+{
+    struct file_queue *me;
+
+    if (!stake)
+        return;
+    me = stake->queue;
+    me->host->ops->stop_timer(me->host, &stake->timer);
+    me->numbers[stake->number] = (struct queue_number){ .next_free = me->number_free };
+    me->number_free = stake->number;
+    hf__list_remove(&stake->link);
+    stake->ticket->store[3] = 0;
+    hf__free(stake);
+}
+
+/* ---- Waiting --------------------------------------------------------------------------- */
+
+enum look { LOOK_WAITING, LOOK_GRANTED, LOOK_GONE };
+
+/* The first in line takes a free lock, or (`came`) lets it be known that it is here. */
+static void place_press(struct file_queue *me, struct region_block *record,
+                        struct region_block *place, bool came)
+{
+    for (;;) {
+        uint64_t word = hf__record_seize(record);
+        uint64_t next = (word & ~WORD_INVITED) | WORD_WAIT | WORD_IMPATIENT;
+
+        if (!(word & WORD_HELD))
+            hf__record_admit(me, record);
+        if (place->place.state != PLACE_WAITING || !came)
+            break;
+        if (word_swap(&record->word, &word, next)) {
+            record->record.invited = block_index(me, place);
+            break;
+        }
+    }
+    guard_step();
+    hf__record_settle(me, record);
+}
+
+static enum look place_granted(struct file_queue *me, struct hf_ticket *ticket,
+                               struct region_block *place, struct hf_grant *ret_grant)
+{
+    struct block_place *p = &place->place;
+
+    *ret_grant = (struct hf_grant){
+        .token = p->token,
+        .span = p->span,
+        .ttl_ns = p->ttl,
+        .since_ns = p->ttl ? p->expires - p->ttl : 0,
+    };
+    p->flags |= PLACE_TOLD;
+    if (p->kind == HF_LATCH) {
+        hf__place_end(me, place);
+        ticket_set(ticket, TICKET_OPEN, 0, 0, 0);
+    }
+    return LOOK_GRANTED;
+}
+
+static enum look place_look(struct queue_stake *stake, bool came,
+                            struct hf_grant *ret_grant, int64_t *ret_again)
+{
+    struct file_queue *me = stake->queue;
+    struct hf_ticket *ticket = stake->ticket;
+    uint32_t index = ticket_block(ticket);
+    struct region_block *place = hf__place_find(me, index, ticket->store[2]);
+    struct region_block *record;
+
+    if (!place)
+        return LOOK_GONE;
+    record = block_at(me, place->place.record);
+    me->busy = index;
+    hf__record_expire(me, record);
+    if (place->place.state == PLACE_WAITING && record->record.first_waiting == index)
+        place_press(me, record, place, came);
+    me->busy = 0;
+    if (place->place.state == PLACE_GRANTED)
+        return place_granted(me, ticket, place, ret_grant);
+    if (place->place.state == PLACE_NONE)
+        return LOOK_GONE;
+    *ret_again =
+        record->record.first_waiting == index ? record->record.soonest : HF_NEVER;
+    hf__peer_note(me, record, place);
+    return LOOK_WAITING;
+}
+
+static void stake_granted(struct queue_stake *stake, const struct hf_grant *grant)
+{
+    struct hf_host *host = stake->queue->host;
+    struct hf_ticket *ticket = stake->ticket;
+
+    hf__stake_free(stake);
+    host->ops->granted(host, ticket, grant);
+}
+
+static void stake_gone(struct queue_stake *stake)
+{
+    struct hf_host *host = stake->queue->host;
+    struct hf_ticket *ticket = stake->ticket;
+    hf_error why;
+
+    hf__fail(&why, HF_ELOST, "the place in the queue is gone");
+    hf__stake_free(stake);
+    ticket_set(ticket, TICKET_NONE, 0, 0, 0);
+    host->ops->failed(host, ticket, &why);
+}
+
+static void stake_sleep(struct queue_stake *stake, int64_t again)
+{
+    struct file_queue *me = stake->queue;
+
+    if (me->target_poll) {
+        int64_t poll_at = queue_now(me) + PEER_POLL_NS;
+        again = poll_at < again ? poll_at : again;
+    }
+    if (stake->timer.at_ns != again || !stake->timer.slot)
+        me->host->ops->set_timer(me->host, &stake->timer, again);
+}
+
+bool hf__stake_look(struct queue_stake *stake, bool came)
+{
+    struct file_queue *me = stake->queue;
+    struct hf_grant grant;
+    int64_t again;
+    hf_error why;
+
+    do {
+        enum look look;
+        if (hf__guard_enter(me, &why) != 0) {
+            hf__stake_retry(me);
+            return false;
+        }
+        look = place_look(stake, came, &grant, &again);
+        hf__guard_leave(me);
+        if (look == LOOK_GRANTED)
+            stake_granted(stake, &grant);
+        else if (look == LOOK_GONE)
+            stake_gone(stake);
+        if (look != LOOK_WAITING)
+            return true;
+    } while (hf__peer_check(me, true));
+    stake_sleep(stake, again);
+    return false;
+}
+
+/* ---- Holds that somebody cares about ----------------------------------------------------- */
+
+enum hold_news { HOLD_SAME, HOLD_REVOKED, HOLD_LOST };
+
+static enum hold_news hold_news(struct file_queue *me, const struct hf_ticket *ticket)
+{
+    struct region_block *block = block_at(me, ticket_block(ticket));
+
+    if (ticket_mode(ticket) == TICKET_QUICK) {
+        if (!hf__quick_mine(me, ticket))
+            return HOLD_LOST;
+        return block->record.revoked == ticket->store[2] ? HOLD_REVOKED : HOLD_SAME;
+    }
+    block = hf__place_find(me, ticket_block(ticket), ticket->store[2]);
+    if (!block || block->place.state != PLACE_GRANTED)
+        return HOLD_LOST;
+    return block->place.flags & PLACE_REVOKED ? HOLD_REVOKED : HOLD_SAME;
+}
+
+void hf__stake_mind(struct queue_stake *stake)
+{
+    struct file_queue *me = stake->queue;
+    struct hf_ticket *ticket = stake->ticket;
+    enum hold_news news;
+    hf_error why;
+
+    if (hf__guard_enter(me, &why) != 0) {
+        hf__stake_retry(me);
+        return;
+    }
+    news = hold_news(me, ticket);
+    hf__guard_leave(me);
+    if (news == HOLD_LOST) {
+        hf__stake_free(stake);
+        me->host->ops->event(me->host, ticket, HF_EVENT_LOST);
+    } else if (news == HOLD_REVOKED && !stake->revoked) {
+        stake->revoked = true;
+        me->host->ops->event(me->host, ticket, HF_EVENT_REVOKED);
+    }
+}
+
+/* ---- News -------------------------------------------------------------------------------- */
+
+void hf__stake_look_all(struct file_queue *me)
+{
+    for (HF_EACH_SAFE(link, &me->stakes)) {
+        struct queue_stake *stake = HF_CONTAINER(link, struct queue_stake, link);
+        if (stake->waiting)
+            hf__stake_look(stake, true);
+        else
+            hf__stake_mind(stake);
+    }
+}
+
+static void retry_due(void *arg)
+{
+    hf__stake_look_all(arg);
+}
+
+void hf__stake_retry(struct file_queue *me)
+{
+    if (me->retry.callback)
+        me->host->ops->set_timer(me->host, &me->retry, queue_now(me) + GUARD_RETRY_NS);
+}
+
+static struct queue_stake *stake_of(const struct file_queue *me, uint32_t block)
+{
+    struct queue_stake *stake;
+    uint32_t number;
+
+    if (block >= BLOCKS_MAX)
+        return NULL;
+    number = __atomic_load_n(&block_at(me, block)->place.stake, __ATOMIC_RELAXED);
+    stake = number < me->number_room ? me->numbers[number].stake : NULL;
+    return stake && ticket_block(stake->ticket) == block ? stake : NULL;
+}
+
+static void fifo_ready(void *arg, uint32_t events)
+{
+    struct file_queue *me = arg;
+    uint32_t *flood = &me->region.slots[me->slot].flood;
+    uint32_t news[NEWS_COUNT];
+    ssize_t got = read(me->fifo_fd, news, sizeof(news));
+    bool all = __atomic_exchange_n(flood, 0, __ATOMIC_ACQ_REL);
+
+    (void)events;
+    for (ssize_t i = 0; i < got / (ssize_t)sizeof(news[0]); i++) {
+        struct queue_stake *stake = stake_of(me, news[i]);
+        if (stake && stake->waiting)
+            hf__stake_look(stake, true);
+        all = all || news[i] == 0;
+    }
+    if (all)
+        hf__stake_look_all(me);
+}
+
+/* A FIFO of that name can only be litter: generations do not come back. */
+static int fifo_make(struct file_queue *me, int *ret_fd, hf_error *why)
+{
+    char file[32];
+    int fd;
+
+    snprintf(file, sizeof(file), "w%u.%u", me->slot, me->slot_gen);
+    unlinkat(me->dir_fd, file, 0);
+    if (mkfifoat(me->dir_fd, file, me->mode) != 0)
+        return hf__fail_sys(why, HF_ESYSTEM, errno, "no FIFO to wait with");
+    fd = openat(me->dir_fd, file, O_RDWR | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return hf__fail_sys(why, HF_ESYSTEM, errno, "no FIFO to wait with");
+    fchmod(fd, me->mode); /* past the umask */
+    *ret_fd = fd;
+    return 0;
+}
+
+int hf__stake_listen(struct file_queue *me, hf_error *why)
+{
+    struct hf_host *host = me->host;
+    int fd, rc;
+
+    if (me->fifo_fd >= 0)
+        return 0;
+    me->retry.callback = retry_due;
+    me->retry.arg = me;
+    rc = host->ops->set_timer(host, &me->retry, HF_NEVER);
+    if (rc != 0)
+        return hf__fail_code(why, rc);
+    rc = fifo_make(me, &fd, why);
+    if (rc != 0)
+        return rc;
+    rc = host->ops->add_fd(host, fd, EPOLLIN, fifo_ready, me);
+    if (rc != 0) {
+        close(fd);
+        return hf__fail_code(why, rc);
+    }
+    me->fifo_fd = fd;
+    __atomic_store_n(&me->region.slots[me->slot].fifo, 1, __ATOMIC_RELEASE);
+    return 0;
+}

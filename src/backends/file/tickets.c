@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Tickets: attempt, withdraw, renew, interest. The seam calls in here.
+ *
+ * The quick way first: an exclusive ticket without lease and note takes the word of its
+ * record with one compare-exchange, draws a token, writes down who it is, and is in; it
+ * gives the lock up with another. No system call, no guard. It needs to know where the
+ * record is, so each session remembers some names; a stale memory finds another
+ * generation in the word and fails. What the record says of a quick hold is written
+ * after the word was taken, `turn` last (see hf__quick_read).
+ *
+ * Everything else enters the guard: the first look at a name, all other kinds, waiting,
+ * passing the lock to somebody who waits.
+ */
+#include <string.h>
+
+#include "../../base/clock.h"
+#include "../../base/error.h"
+#include "../../base/mem.h"
+#include "queue.h"
+
+#define SPAN_MAX 65536
+#define RENEW_BATCH 64
+
+/* ---- The quick way --------------------------------------------------------------------- */
+
+static bool ticket_plain(const struct hf_ticket *ticket)
+{
+    const uint32_t quick = 1u << HF_MUTEX | 1u << HF_REENTRANT | 1u << HF_FAIR |
+                           1u << HF_WRITE;
+
+    return (quick >> ticket->kind & 1) && ticket->ttl_ns == 0 &&
+           !(ticket->flags & HF_TICKET_DETACHED) && ticket->note[0] == '\0';
+}
+
+static uint32_t ticket_span(const struct hf_ticket *ticket)
+{
+    return ticket->reserve < SPAN_MAX ? ticket->reserve : SPAN_MAX;
+}
+
+/* The word is ours as `word`; says so to everybody, and remembers it. */
+static uint64_t quick_publish(struct file_queue *me, struct region_block *record,
+                              uint64_t word, struct hf_ticket *ticket)
+{
+    struct block_record *r = &record->record;
+    uint32_t span = ticket_span(ticket);
+    uint64_t token = hf__region_draw(&me->region, span);
+
+    __atomic_store_n(&r->token, token, __ATOMIC_RELEASE);
+    __atomic_store_n(&r->id.word[0], ticket->id.word[0], __ATOMIC_RELEASE);
+    __atomic_store_n(&r->id.word[1], ticket->id.word[1], __ATOMIC_RELEASE);
+    __atomic_store_n(&r->since, hf__now_coarse(), __ATOMIC_RELEASE);
+    __atomic_store_n(&r->span, span, __ATOMIC_RELEASE);
+    __atomic_store_n(&r->kind, ticket->kind, __ATOMIC_RELEASE);
+    __atomic_store_n(&r->turn, word_turn(word), __ATOMIC_RELEASE);
+    ticket_set(ticket, TICKET_QUICK, block_index(me, record), word_gen(word), token);
+    me->held++;
+    return token;
+}
+
+static inline struct queue_cached *cache_at(struct file_queue *me, uint32_t hash)
+{
+    return &me->cache[hash % CACHE_COUNT];
+}
+
+static inline bool cache_is(const struct queue_cached *cached,
+                            const struct hf_ticket *ticket)
+{
+    return cached->hash == ticket->name_hash && cached->len == ticket->name_len &&
+           memcmp(cached->name, ticket->name, ticket->name_len) == 0;
+}
+
+static void cache_put(struct file_queue *me, const struct hf_ticket *ticket,
+                      struct region_block *record)
+{
+    struct queue_cached *cached = cache_at(me, ticket->name_hash);
+
+    if (ticket->name_len > CACHE_NAME)
+        return;
+    cached->hash = ticket->name_hash;
+    cached->record = block_index(me, record);
+    cached->gen = word_gen(word_load(&record->word));
+    cached->len = (uint16_t)ticket->name_len;
+    cached->writes = ticket->kind == HF_WRITE;
+    memcpy(cached->name, ticket->name, ticket->name_len);
+}
+
+static bool attempt_quick(struct file_queue *me, struct hf_ticket *ticket)
+{
+    struct queue_cached *cached = cache_at(me, ticket->name_hash);
+    struct region_block *record;
+    uint64_t word;
+
+    if (!ticket_plain(ticket) || ticket_mode(ticket) != TICKET_NONE ||
+        !cache_is(cached, ticket) || cached->writes != (ticket->kind == HF_WRITE))
+        return false;
+    record = block_at(me, cached->record);
+    word = word_load(&record->word);
+    if (word_gen(word) != cached->gen || !word_open(word, kind_passes(ticket->kind)) ||
+        !word_swap(&record->word, &word, word_taken(word, me->slot)))
+        return false;
+    quick_publish(me, record, word_taken(word, me->slot), ticket);
+    return true;
+}
+
+static bool quick_is(const struct file_queue *me, const struct region_block *record,
+                     uint64_t word, const struct hf_ticket *ticket)
+{
+    return word_held_by(word, (uint32_t)ticket->store[1], me->slot) &&
+           __atomic_load_n(&record->record.token, __ATOMIC_ACQUIRE) == ticket->store[2];
+}
+
+bool hf__quick_mine(const struct file_queue *me, const struct hf_ticket *ticket)
+{
+    const struct region_block *record = block_at(me, ticket_block(ticket));
+    return quick_is(me, record, word_load(&record->word), ticket);
+}
+
+static bool withdraw_quick(struct file_queue *me, const struct hf_ticket *ticket)
+{
+    struct region_block *record = block_at(me, ticket_block(ticket));
+    uint64_t word = word_load(&record->word);
+
+    return quick_is(me, record, word, ticket) && word_quiet(word) &&
+           word_swap(&record->word, &word, word_dropped(word));
+}
+
+/* ---- Attempt, in the guard --------------------------------------------------------------- */
+
+enum entry {
+    ENTRY_IN,
+    ENTRY_QUEUED,
+    ENTRY_BUSY,     /* the targets may be dead */
+    ENTRY_MISMATCH, /* the same */
+    ENTRY_PREPARE,  /* we have to wait, and are not ready for it */
+    ENTRY_FAILED,
+};
+
+static bool record_fits(const struct block_record *r, uint64_t word,
+                        const struct hf_ticket *ticket)
+{
+    if (word & WORD_HELD)
+        return false;
+    if (ticket->kind == HF_LATCH)
+        return r->latch_left == 0;
+    if (r->waiting)
+        return kind_passes(ticket->kind) && !r->granted && !r->strict &&
+               !(word & WORD_IMPATIENT);
+    return hf__admit(&r->tally, ticket->kind, ticket->permits, r->limit) == HF_IN;
+}
+
+static struct place_wish wish_of(struct file_queue *me, const struct hf_ticket *ticket,
+                                 enum place_state state)
+{
+    bool leased = state == PLACE_GRANTED && ticket->ttl_ns;
+
+    return (struct place_wish){
+        .ticket = ticket,
+        .state = state,
+        .kind = ticket->kind,
+        .permits = ticket->permits,
+        .span = ticket_span(ticket),
+        .since = hf__now_coarse(),
+        .expires = leased ? queue_now(me) + ticket->ttl_ns : HF_NEVER,
+        .note = ticket->note,
+    };
+}
+
+static enum entry latch_open(struct file_queue *me, struct hf_ticket *ticket,
+                             struct hf_grant *ret_grant)
+{
+    *ret_grant = (struct hf_grant){ hf__region_draw(&me->region, 1), 1, 0, 0 };
+    ticket_set(ticket, TICKET_OPEN, 0, 0, 0);
+    return ENTRY_IN;
+}
+
+static enum entry ticket_in(struct file_queue *me, struct hf_ticket *ticket,
+                            struct region_block *record, uint64_t word,
+                            struct hf_grant *ret_grant, hf_error *why)
+{
+    struct region_block *block;
+    struct place_wish wish;
+
+    if (ticket->kind == HF_LATCH)
+        return latch_open(me, ticket, ret_grant);
+    if (ticket_plain(ticket)) {
+        word = word_taken(word, me->slot);
+        word_store(&record->word, word);
+        guard_step();
+        *ret_grant = (struct hf_grant){ quick_publish(me, record, word, ticket),
+                                        ticket_span(ticket), 0, 0 };
+        cache_put(me, ticket, record);
+        return ENTRY_IN;
+    }
+    block = hf__table_alloc(me, why);
+    if (!block)
+        return ENTRY_FAILED;
+    wish = wish_of(me, ticket, PLACE_GRANTED);
+    hf__place_put(me, block, record, &wish);
+    ticket_set(ticket, TICKET_PLACE, block_index(me, block), 0, block->place.seq);
+    *ret_grant = hf__place_grant(block);
+    return ENTRY_IN;
+}
+
+static enum entry ticket_wait(struct file_queue *me, struct hf_ticket *ticket,
+                              struct region_block *record, hf_error *why)
+{
+    struct queue_stake *stake = ticket_stake(ticket);
+    bool try = ticket->flags & HF_TICKET_TRY;
+    struct region_block *block;
+    struct place_wish wish;
+
+    if (!me->targets || (!try && !stake))
+        return ENTRY_PREPARE;
+    if (try) {
+        hf__peer_note(me, record, NULL);
+        return ENTRY_BUSY;
+    }
+    block = hf__table_alloc(me, why);
+    if (!block)
+        return ENTRY_FAILED;
+    wish = wish_of(me, ticket, PLACE_WAITING);
+    hf__place_put(me, block, record, &wish);
+    block->place.stake = stake->number;
+    stake->waiting = true;
+    ticket_set(ticket, TICKET_PLACE, block_index(me, block), 0, block->place.seq);
+    return ENTRY_QUEUED;
+}
+
+static enum entry ticket_mismatch(struct file_queue *me, const struct hf_ticket *ticket)
+{
+    struct region_block *record =
+        hf__table_find(me, ticket->name, ticket->name_len, ticket->name_hash);
+
+    if (!me->targets)
+        return ENTRY_PREPARE;
+    hf__peer_note(me, record, NULL);
+    return ENTRY_MISMATCH;
+}
+
+static enum entry ticket_enter(struct file_queue *me, struct hf_ticket *ticket,
+                               struct hf_grant *ret_grant, hf_error *why)
+{
+    struct region_block *record;
+    enum entry entry;
+    uint64_t word;
+    int rc;
+
+    if (ticket->kind == HF_LATCH &&
+        !hf__table_find(me, ticket->name, ticket->name_len, ticket->name_hash))
+        return latch_open(me, ticket, ret_grant);
+    rc = hf__table_get(me, ticket->name, ticket->name_len, ticket->name_hash,
+                       ticket->kind, ticket->limit, &record, why);
+    if (rc != 0)
+        return rc == HF_EMISMATCH ? ticket_mismatch(me, ticket) : ENTRY_FAILED;
+    word = hf__record_seize(record);
+    if (record_fits(&record->record, word, ticket))
+        entry = ticket_in(me, ticket, record, word, ret_grant, why);
+    else
+        entry = ticket_wait(me, ticket, record, why);
+    if (entry == ENTRY_QUEUED)
+        me->busy = ticket_block(ticket);
+    hf__record_settle(me, record);
+    me->busy = 0;
+    return entry;
+}
+
+/* ---- Attempt ------------------------------------------------------------------------------ */
+
+static void answer_failed(struct file_queue *me, struct hf_ticket *ticket,
+                          const hf_error *why)
+{
+    hf__stake_free(ticket_stake(ticket));
+    me->host->ops->failed(me->host, ticket, why);
+}
+
+/* The guard was not to be had: nothing has happened, ask again soon. */
+static void answer_later(struct file_queue *me, struct hf_ticket *ticket,
+                         const hf_error *why)
+{
+    if (why->code != HF_EUNREACHABLE || (ticket->flags & HF_TICKET_TRY))
+        answer_failed(me, ticket, why);
+    else
+        me->host->ops->queued(me->host, ticket, GUARD_RETRY_NS);
+}
+
+static int ticket_prepare(struct file_queue *me, struct hf_ticket *ticket, hf_error *why)
+{
+    if (!me->targets)
+        me->targets = hf__alloc(SLOT_COUNT * sizeof(*me->targets));
+    if (!me->targets)
+        return hf__fail_code(why, HF_ENOMEM);
+    if (ticket->flags & HF_TICKET_TRY)
+        return 0;
+    if (hf__stake_listen(me, why) != 0)
+        return why->code;
+    if (!ticket_stake(ticket) && !hf__stake_new(me, ticket))
+        return hf__fail_code(why, HF_ENOMEM);
+    return 0;
+}
+
+/* A look right away: the lock may have become free, or those we wait for be dead. */
+static void attempt_queued(struct file_queue *me, struct hf_ticket *ticket)
+{
+    if (!hf__stake_look(ticket_stake(ticket), false))
+        me->host->ops->queued(me->host, ticket, QUEUED_RETRY_NS);
+}
+
+static void attempt_slow(struct file_queue *me, struct hf_ticket *ticket)
+{
+    struct hf_grant grant;
+    enum entry entry;
+    hf_error why;
+    bool again;
+
+    do {
+        if (hf__guard_enter(me, &why) != 0) {
+            answer_later(me, ticket, &why);
+            return;
+        }
+        entry = ticket_enter(me, ticket, &grant, &why);
+        hf__guard_leave(me);
+        again = entry == ENTRY_BUSY || entry == ENTRY_MISMATCH
+                    ? hf__peer_check(me, false)
+                    : entry == ENTRY_PREPARE;
+        if (entry == ENTRY_PREPARE && ticket_prepare(me, ticket, &why) != 0) {
+            answer_failed(me, ticket, &why);
+            return;
+        }
+    } while (again);
+    if (entry == ENTRY_QUEUED) {
+        attempt_queued(me, ticket);
+        return;
+    }
+    if (entry == ENTRY_FAILED || entry == ENTRY_MISMATCH) {
+        answer_failed(me, ticket, &why);
+        return;
+    }
+    hf__stake_free(ticket_stake(ticket));
+    if (entry == ENTRY_BUSY)
+        me->host->ops->busy(me->host, ticket);
+    else
+        me->host->ops->granted(me->host, ticket, &grant);
+}

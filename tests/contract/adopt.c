@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Holds that move: ids, adoption by another client or process, detached holds.
+ *
+ * A detached hold ends with its lease and with nothing else; an adopted one belongs to
+ * the adopter, token and all, and its former handle knows that it has lost it.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "contract.h"
+
+#define TTL 30000
+
+static hf_acquire_options adopt_options(uint32_t flags)
+{
+    hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
+    options.ttl_ms = TTL;
+    options.flags = flags;
+    return options;
+}
+
+static void adopt_by_id(struct env *e)
+{
+    char id[HF_ID_MAX];
+    hf_acquire_options options = adopt_options(0);
+    hf_client *a = client_open(e);
+    hf_client *b = client_open(e);
+    hf_hold *hold = held(e, a, .ttl = TTL, .flags = HF_DETACHED);
+    hf_hold *adopted = NULL;
+    uint64_t token = hf_hold_token(hold, 0);
+    CHECK_RC(hf_hold_id(hold, 0, id, sizeof id, NULL), 0);
+    CHECK(strlen(id) > 0 && strchr(id, '\n') == NULL && strchr(id, ' ') == NULL);
+    CHECK_RC(hf_adopt(b, id, &options, &adopted, NULL), 0);
+    CHECK_EQ(hf_hold_token(adopted, 0), token);
+    CHECK_EQ(hf_hold_count(adopted), 1);
+    CHECK_EQ(hf_hold_state(adopted), HF_HELD);
+
+    CHECK_RC(hf_hold_verify(hold, NULL), HF_ELOST);
+    CHECK_RC(hf_release(hold, NULL), HF_ELOST);
+    CHECK_RC(hf_hold_verify(adopted, NULL), 0);
+    CHECK_BUSY(e, a, .rival = true, .who = 2);
+    let_go(adopted);
+    check_free(e);
+}
+
+/* An ordinary hold moves as well; then it ends with its new client. */
+static void adopt_ordinary_hold(struct env *e)
+{
+    char id[HF_ID_MAX];
+    hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
+    hf_client *a = client_open(e);
+    hf_client *b = client_open(e);
+    hf_hold *hold = held(e, a);
+    hf_hold *adopted = NULL;
+    options.ttl_ms = e->form->ttl_ms;
+    CHECK_RC(hf_hold_id(hold, 0, id, sizeof id, NULL), 0);
+    CHECK_RC(hf_adopt(b, id, &options, &adopted, NULL), 0);
+    client_close(e, a);
+    CHECK_RC(hf_hold_verify(adopted, NULL), 0);
+    client_close(e, b);
+    check_free(e);
+}
+
+static void adopted_id_is_spent(struct env *e)
+{
+    char id[HF_ID_MAX];
+    hf_acquire_options options = adopt_options(0);
+    hf_client *a = client_open(e);
+    hf_client *b = client_open(e);
+    hf_hold *hold = held(e, a, .ttl = TTL, .flags = HF_DETACHED);
+    hf_hold *adopted = NULL;
+    hf_hold *again = NULL;
+    CHECK_RC(hf_hold_id(hold, 0, id, sizeof id, NULL), 0);
+    CHECK_RC(hf_adopt(b, id, &options, &adopted, NULL), 0);
+    CHECK_RC(hf_adopt(a, id, &options, &again, NULL), HF_ENOENT);
+    CHECK_RC(hf_hold_verify(adopted, NULL), 0);
+    let_go(adopted);
+    CHECK_RC(hf_release(hold, NULL), HF_ELOST);
+}
+
+static void adopt_of_nothing(struct env *e)
+{
+    char id[HF_ID_MAX];
+    hf_error why = { 0 };
+    hf_acquire_options options = adopt_options(0);
+    hf_client *client = client_open(e);
+    hf_hold *hold = held(e, client, .ttl = TTL, .flags = HF_DETACHED);
+    hf_hold *adopted = NULL;
+    CHECK_RC(hf_hold_id(hold, 0, id, sizeof id, NULL), 0);
+    let_go(hold);
+    CHECK_RC(hf_adopt(client, id, &options, &adopted, &why), HF_ENOENT);
+    CHECK(why.code == HF_ENOENT && why.text[0]);
+    CHECK(adopted == NULL);
+    CHECK_RC(hf_hold_id(hold, 0, id, sizeof id, NULL), HF_ERELEASED);
+}
+
+static void nonsense_is_no_id(struct env *e)
+{
+    static const char *const nonsense[] = { "", "x", "thing", ":::", "\x01",
+                                            "00000000000000000000000000000000" };
+    hf_acquire_options options = adopt_options(0);
+    hf_client *client = client_open(e);
+    hf_hold *adopted = NULL;
+    for (size_t i = 0; i < sizeof nonsense / sizeof *nonsense; i++) {
+        hf_error why = { 0 };
+        int rc = hf_adopt(client, nonsense[i], &options, &adopted, &why);
+        CHECK(rc == HF_EINVAL || rc == HF_ENOENT);
+        CHECK(why.code == rc && why.text[0] && adopted == NULL);
+    }
+}
+
+/* ---- Detached --------------------------------------------------------------------------- */
+
+static void detached_outlives_client(struct env *e)
+{
+    char id[HF_ID_MAX];
+    hf_acquire_options options = adopt_options(0);
+    hf_client *b = client_open(e);
+    hf_client *a = client_open(e);
+    hf_hold *hold = held(e, a, .ttl = TTL, .flags = HF_DETACHED);
+    hf_hold *adopted = NULL;
+    CHECK_RC(hf_hold_id(hold, 0, id, sizeof id, NULL), 0);
+    client_close(e, a);
+    CHECK_BUSY(e, b, .rival = true);
+    CHECK_RC(hf_adopt(b, id, &options, &adopted, NULL), 0);
+    let_go(adopted);
+    check_free(e);
+}
+
+static void left_hold_ends_with_lease(struct env *e)
+{
+    hf_client *a = client_open(e);
+    hf_client *b = client_open(e);
+    hf_hold *hold = held(e, a, .ttl = TTL, .flags = HF_DETACHED);
+    CHECK_RC(hf_hold_leave(hold, NULL), 0);
+    CHECK_RC(hf_release(hold, NULL), HF_ERELEASED);
+    client_close(e, a);
+    clock_advance(TTL / 2);
+    CHECK_BUSY(e, b, .rival = true);
+    clock_advance(TTL / 2 + 1000);
+    let_go(held(e, b, .rival = true));
+}
+
+static void ordinary_hold_cannot_be_left(struct env *e)
+{
+    hf_error why = { 0 };
+    hf_client *client = client_open(e);
+    hf_hold *hold = held(e, client);
+    CHECK_RC(hf_hold_leave(hold, &why), HF_EINVAL);
+    CHECK(why.code == HF_EINVAL && why.text[0]);
+    CHECK_EQ(hf_hold_state(hold), HF_HELD);
+    let_go(hold);
+}
+
+/* While its client lives a detached hold is renewed like any other. */
+static void detached_is_renewed(struct env *e)
+{
+    hf_client *client = client_open(e);
+    hf_hold *hold = held(e, client, .ttl = TTL, .flags = HF_DETACHED);
+    for (int i = 0; i < 6; i++) {
+        int64_t left = hf_hold_left_ms(hold) - TTL / 2;
+        clock_advance(TTL / 2);
+        EVENTUALLY(hf_hold_left_ms(hold) > left)
+            ;
+    }
+    let_go(hold);
+    check_free(e);
+}
+
+static void waiter_gets_detached(struct env *e)
+{
+    hf_client *a = client_open(e);
+    hf_client *b = client_open(e);
+    hf_hold *hold = held(e, a, .ttl = TTL, .flags = HF_DETACHED);
+    hf_hold *other = NULL;
+    hf_op *op = begin(e, b, NULL, NULL, .rival = true, .timeout = HF_FOREVER, .ttl = TTL,
+                      .flags = HF_DETACHED);
+    EVENTUALLY(queued(e, a, 1))
+        ;
+    let_go(hold);
+    CHECK_RC(op_end(op, HF_FOREVER, &other), 0);
+    let_go(other);
+    check_free(e);
+}
+
+/* ---- Between processes --------------------------------------------------------------------- */
+
+static void adopt_in_another_process(struct env *e)
+{
+    struct taker taker;
+    char id[HF_ID_MAX];
+    hf_client *a = client_open(e);
+    hf_client *b = client_open(e);
+    hf_hold *hold = held(e, a, .ttl = TTL, .flags = HF_DETACHED);
+    char token[32];
+    snprintf(token, sizeof token, "%llu", (unsigned long long)hf_hold_token(hold, 0));
+    CHECK_RC(hf_hold_id(hold, 0, id, sizeof id, NULL), 0);
+    taker_start(e, &taker, NULL);
+    taker_say(&taker, "adopt %s %d 0", id, TTL);
+    CHECK_TEXT(taker_expect(&taker, "held"), token);
+    client_close(e, a);
+    CHECK_BUSY(e, b, .rival = true);
+    taker_say(&taker, "verify");
+    taker_expect(&taker, "done");
+    taker_say(&taker, "release");
+    taker_expect(&taker, "done");
+    let_go(held(e, b, .rival = true));
+}
+
+static void detached_outlives_process(struct env *e)
+{
+    struct taker taker;
+    hf_client *client = client_open(e);
+    taker_start(e, &taker, NULL);
+    taker_take(e, &taker, THING, 0, TTL, HF_DETACHED);
+    taker_kill(e, &taker);
+    clock_advance(TTL / 2);
+    CHECK_BUSY(e, client, .rival = true);
+    clock_advance(TTL / 2 + 1000);
+    let_go(held(e, client, .rival = true, .timeout = HF_FOREVER));
+}
+
+/* Taken by a process that is gone, adopted by one that knows the id. */
+static void adopt_from_the_dead(struct env *e)
+{
+    struct taker taker;
+    char id[HF_ID_MAX];
+    hf_acquire_options options = adopt_options(0);
+    hf_client *client = client_open(e);
+    hf_hold *adopted = NULL;
+    taker_start(e, &taker, NULL);
+    uint64_t token = taker_take(e, &taker, THING, 0, TTL, HF_DETACHED);
+    taker_say(&taker, "id");
+    snprintf(id, sizeof id, "%s", taker_expect(&taker, "id"));
+    taker_kill(e, &taker);
+    CHECK_RC(hf_adopt(client, id, &options, &adopted, NULL), 0);
+    CHECK_EQ(hf_hold_token(adopted, 0), token);
+    CHECK_BUSY(e, client, .rival = true, .who = 2);
+    let_go(adopted);
+    check_free(e);
+}
+
+#define DETACH (HF_CAP_DETACH | HF_CAP_LEASE)
+#define PROCESS (DETACH | HF_CAP_PROCESSES)
+
+const struct scenario scenarios_adopt[] = {
+    { "adopt-by-id", SINGLES, DETACH, 0, adopt_by_id },
+    { "adopt-ordinary-hold", SINGLES, DETACH, 0, adopt_ordinary_hold },
+    { "adopted-id-is-spent", SINGLES, DETACH, 0, adopted_id_is_spent },
+    { "adopt-of-nothing", SINGLES, DETACH, 0, adopt_of_nothing },
+    { "nonsense-is-no-id", MUTEX, DETACH, 0, nonsense_is_no_id },
+    { "detached-outlives-client", SINGLES, DETACH, 0, detached_outlives_client },
+    { "left-hold-ends-with-lease", LOCKS, DETACH, CLOCK, left_hold_ends_with_lease },
+    { "ordinary-hold-cannot-be-left", LOCKS, DETACH, 0, ordinary_hold_cannot_be_left },
+    { "detached-is-renewed", LOCKS, DETACH, CLOCK, detached_is_renewed },
+    { "waiter-gets-detached", LOCKS, DETACH | HF_CAP_INSPECT, 0, waiter_gets_detached },
+    { "adopt-in-another-process", SINGLES, PROCESS, 0, adopt_in_another_process },
+    { "detached-outlives-process", LOCKS, PROCESS, CLOCK, detached_outlives_process },
+    { "adopt-from-the-dead", SINGLES, PROCESS, 0, adopt_from_the_dead },
+    { NULL, 0, 0, 0, NULL },
+};
