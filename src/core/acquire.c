@@ -38,7 +38,7 @@ static void start_claim(struct hf_op *op, struct claim *claim)
         op->claims[op->at] = other;
         if (again)
             other->holders++;
-        else
+        else if (!other->offered)
             hf__list_push_back(&other->ops, &op->link);
         return;
     }
@@ -72,6 +72,8 @@ static void acquire_done(struct hf_op *op)
 /* Looks at the claim the op waits for and goes as far as it can. */
 void hf__acquire_advance(struct hf_op *op)
 {
+    bool came = op->offered; /* woken for an offer */
+    op->offered = false;
     while (!op->undoing && !op->finished) {
         struct claim *claim = op->claims[op->at];
         switch (claim->state) {
@@ -81,8 +83,12 @@ void hf__acquire_advance(struct hf_op *op)
             start_claim(op, claim);
             break;
         case CLAIM_HELD:
-            if (hf__linked(&op->link) && claim->holders) /* somebody of ours has it */
+            if (hf__linked(&op->link) && claim->holders) { /* one of ours has it */
+                claim->impatient |= came;
                 return;
+            }
+            if (claim->offered)
+                hf__claim_take_offer(claim);
             hf__list_remove(&op->link);
             if (op->kind == OP_LATCH) {
                 hf__claim_free(claim);
@@ -147,6 +153,8 @@ void hf__acquire_undo(struct hf_op *op, int rc)
     struct claim *at = op->at < op->count ? op->claims[op->at] : NULL;
     bool fronted = at && hf__list_first(&at->ops) == &op->link;
     hf__list_remove(&op->link);
+    if (at && fronted && at->offered && hf__list_first(&at->ops))
+        hf__claim_release(at, NULL); /* the offer goes to the next in line */
     bool refused = at && (at->state == CLAIM_FAILED || at->state == CLAIM_BUSY);
     if (refused && fronted && hf__list_first(&at->ops))
         at->state = CLAIM_NEW; /* the next one who waits on it asks for itself */

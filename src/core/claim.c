@@ -8,9 +8,12 @@
  * (or never had it), no hold has it and no op waits on it.
  *
  * Hand-off: acquires of one client that want the same mutex wait on one claim, of which
- * only one ticket stands in the store. hf__claim_release gives it to the next of them
+ * only one ticket stands in the store. hf__claim_release lets the next of them have it
  * under the next token number, at most client->handoff times in a row and only while the
  * lease has some life left; then the claim goes back to the end of the store's queue.
+ * The next one is usually asleep, and waking takes longer than most critical sections:
+ * so the claim is offered first, and a thread that is running may take it while the
+ * sleeper is on its way. A sleeper that came in vain gets the next turn for certain.
  */
 #include "client.h"
 
@@ -76,6 +79,7 @@ static void claim_reset(struct claim *claim)
     claim->state = CLAIM_NEW;
     claim->combine = claim->reentrant = claim->renew = claim->pinned = false;
     claim->unreachable = claim->doubt_told = claim->idle = false;
+    claim->offered = claim->impatient = false;
 }
 
 static bool set_name(struct claim *claim, const char *name, size_t len, uint32_t hash)
@@ -250,6 +254,18 @@ struct claim *hf__claim_reuse(hf_client *client, const char *name, size_t len,
     return found;
 }
 
+/* A claim of that name that is offered to whoever of this client comes first. */
+struct claim *hf__claim_offered(hf_client *client, const char *name, size_t len,
+                                uint32_t hash)
+{
+    struct claim *claim = client->names[hash & (client->names_size - 1)];
+    for (; claim; claim = claim->name_next)
+        if (claim->offered && !claim->ttl_ns && claim->ticket.name_hash == hash &&
+            claim->ticket.name_len == len && memcmp(claim->ticket.name, name, len) == 0)
+            return claim;
+    return NULL;
+}
+
 /* ---- asking -------------------------------------------------------------------- */
 
 void hf__claim_tell(struct claim *claim)
@@ -353,6 +369,7 @@ void hf__claim_leave(struct claim *claim, struct hf_op *leaver)
 {
     bool in_store = claim->state == CLAIM_ASKED || claim->state == CLAIM_QUEUED ||
                     claim->state == CLAIM_HELD || claim->state == CLAIM_LOST;
+    claim->offered = false;
     hf__renew_stop(claim);
     if (claim->timer.slot)
         hf__claim_timer(claim, HF_NEVER);
@@ -381,6 +398,7 @@ static void claim_restart(struct claim *claim)
     struct hf_op *front = HF_CONTAINER(hf__list_first(&claim->ops), struct hf_op, link);
     claim->state = CLAIM_NEW;
     claim->repeats = 0;
+    claim->impatient = false;
     memset(claim->ticket.store, 0, sizeof(claim->ticket.store));
     if (hf__random(&claim->ticket.id, sizeof(claim->ticket.id)) != 0) {
         hf__acquire_undo(front, HF_ESYSTEM);
@@ -423,11 +441,24 @@ bool hf__claim_hand_off(struct claim *claim)
 {
     if (!may_hand_off(claim))
         return false;
+    struct hf_op *front = HF_CONTAINER(hf__list_first(&claim->ops), struct hf_op, link);
+    claim->offered = true;
+    if (front->asleep && !claim->impatient) {
+        front->offered = true;
+        hf__op_wake(front);
+        return true;
+    }
+    claim->impatient = false;
+    hf__acquire_advance(front);
+    return true;
+}
+
+void hf__claim_take_offer(struct claim *claim)
+{
+    claim->offered = false;
     claim->token++;
     claim->tokens_left--;
     claim->handoffs++;
-    hf__acquire_advance(HF_CONTAINER(hf__list_first(&claim->ops), struct hf_op, link));
-    return true;
 }
 
 /* The last holder lets go. */
@@ -487,6 +518,7 @@ void hf__claim_lost(struct claim *claim, const char *reason)
     if (claim->state != CLAIM_HELD)
         return;
     claim->state = CLAIM_LOST;
+    claim->offered = false;
     hf__claim_unname(claim);
     hf__renew_stop(claim);
     hf__claim_timer(claim, HF_NEVER);

@@ -78,6 +78,8 @@ struct claim {
     bool forget_late : 1; /* nobody waits for its end: free it when it has left */
     bool doubt_told : 1;
     bool idle : 1; /* of nobody, kept under its name for the next one */
+    bool offered : 1;   /* held, by nobody yet: whoever of this client comes first */
+    bool impatient : 1; /* who was woken for it came too late: the next turn is theirs */
     char name[28];        /* the name, if it fits; else ticket.name is a copy */
 };
 
@@ -131,6 +133,7 @@ struct hf_op {
     bool leading : 1;   /* that thread drives the loop */
     bool extend : 1;    /* OP_RENEW: a new lease, not just a look */
     bool reserved : 1;  /* room for its timer is set aside */
+    bool offered : 1;   /* woken to take an offered claim */
     int rc;
     uint32_t pending; /* claims that have not left yet */
     uint32_t count, at;
@@ -211,6 +214,8 @@ struct claim *hf__claim_new(hf_client *client, const char *name, size_t len,
                             uint32_t hash);
 struct claim *hf__claim_reuse(hf_client *client, const char *name, size_t len,
                               uint32_t hash, int32_t kind);
+struct claim *hf__claim_offered(hf_client *client, const char *name, size_t len,
+                                uint32_t hash);
 void hf__claim_free(struct claim *claim);
 void hf__claim_trim(hf_client *client); /* the idle ones */
 void hf__claim_attempt(struct claim *claim);
@@ -226,6 +231,7 @@ void hf__claim_timer(struct claim *claim, int64_t at_ns);
 void hf__claim_release(struct claim *claim, struct hf_op *leaver);
 void hf__claim_left(struct claim *claim);
 bool hf__claim_hand_off(struct claim *claim);
+void hf__claim_take_offer(struct claim *claim);
 void hf__claim_end_askers(struct claim *claim, int rc, const char *reason);
 
 /* acquire.c */
@@ -298,6 +304,7 @@ struct hf_op *hf__op_new(hf_client *client, enum op_kind kind);
 void hf__op_finish(struct hf_op *op, int rc); /* the one way an op ends */
 void hf__op_free(struct hf_op *op);
 void hf__op_timer(struct hf_op *op, int64_t at_ns);
+void hf__op_wake(struct hf_op *op); /* the thread that sleeps on it */
 
 /* wait.c */
 int hf__op_await(struct hf_op *op, int64_t until); /* 0 or HF_ETIMEOUT */

@@ -80,7 +80,7 @@ void hf__op_timer(struct hf_op *op, int64_t at_ns)
         hf__loop_set_timer(&op->client->loop, &op->timer, at_ns);
 }
 
-static void op_wake(struct hf_op *op)
+void hf__op_wake(struct hf_op *op)
 {
     if (op->leading)
         hf__loop_kick(&op->client->loop);
@@ -104,7 +104,7 @@ void hf__op_finish(struct hf_op *op, int rc)
         hf__list_push_back(&client->calls, &op->link);
         hf__call_due(client);
     } else if (op->asleep) {
-        op_wake(op);
+        hf__op_wake(op);
     }
 }
 

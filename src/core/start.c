@@ -360,6 +360,28 @@ static bool is_plain_want(const hf_want *want)
            want->permits == 1 && want->limit == 1;
 }
 
+/* A hand-off that is on its way to a sleeper, and we are awake. */
+static int take_offered(hf_client *client, const hf_want *want, size_t len, uint32_t hash,
+                        const hf_acquire_options *options, hf_hold **ret_hold)
+{
+    if (!client->names_count || !is_mutex(want->kind))
+        return 1;
+    struct claim *claim = hf__claim_offered(client, want->name, len, hash);
+    if (!claim)
+        return 1;
+    struct hf_hold *hold = hf__hold_new(client, 1);
+    if (!hold)
+        return 1;
+    hf__claim_take_offer(claim);
+    claim->holders = 1;
+    claim->reentrant = want->kind == HF_REENTRANT;
+    claim->owner = options && options->owner ? options->owner : this_thread();
+    hf__hold_take(hold, 0, claim);
+    hf__hold_refresh(hold);
+    *ret_hold = hf__hold_handle(hold);
+    return 0;
+}
+
 /* What was asked for before, by this client, under the same name: an idle claim is
  * there, and only the store has to be asked. 1: take the long way, checks and all. */
 int hf__acquire_fast(hf_client *client, const hf_want *wants, size_t count,
@@ -369,10 +391,10 @@ int hf__acquire_fast(hf_client *client, const hf_want *wants, size_t count,
         !is_plain(client, given))
         return 1;
     size_t len = strnlen(wants->name, sizeof(((struct claim *)0)->name));
-    struct claim *claim = hf__claim_reuse(
-        client, wants->name, len, hf__text_hash(wants->name, len), wants->kind);
+    uint32_t hash = hf__text_hash(wants->name, len);
+    struct claim *claim = hf__claim_reuse(client, wants->name, len, hash, wants->kind);
     if (!claim)
-        return 1;
+        return take_offered(client, wants, len, hash, given, ret_hold);
     hf_acquire_options none = HF_ACQUIRE_OPTIONS_INIT;
     struct plan plan;
     plan_init(&plan, client, given ? given : &none, 1);

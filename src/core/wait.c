@@ -98,6 +98,8 @@ static void lead(struct hf_op *op, int64_t until)
     op->leading = true;
     do {
         hf__loop_turn(&client->loop, &client->lock, until);
+        if (op->offered)
+            hf__acquire_advance(op);
         hf__settle(client);
     } while (!op->finished && !is_over(until));
     op->leading = false;
@@ -128,7 +130,7 @@ static void follow(struct hf_op *op, int64_t until)
     hf_client *client = op->client;
     hf__list_push_back(&client->sleepers, &me.link);
     op->wake = &me.cond;
-    while (!op->finished && client->led && !is_over(until))
+    while (!op->finished && !op->offered && client->led && !is_over(until))
         sleep_until(client, &me.cond, until);
     op->wake = NULL;
     hf__list_remove(&me.link);
@@ -143,7 +145,9 @@ int hf__op_await(struct hf_op *op, int64_t until)
     client->inside++;
     op->asleep = true;
     while (!op->finished && !is_over(until)) {
-        if (client->led)
+        if (op->offered)
+            hf__acquire_advance(op);
+        else if (client->led)
             follow(op, until);
         else
             lead(op, until);

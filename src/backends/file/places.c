@@ -150,6 +150,18 @@ struct region_block *hf__place_find(const struct file_queue *me, uint32_t block,
     return ours ? place : NULL;
 }
 
+struct hf_grant hf__place_grant(const struct region_block *place)
+{
+    const struct block_place *p = &place->place;
+
+    return (struct hf_grant){
+        .token = p->token,
+        .span = p->span,
+        .ttl_ns = p->ttl,
+        .since_ns = p->ttl ? p->expires - p->ttl : 0,
+    };
+}
+
 static void place_fill(struct file_queue *me, struct block_place *p,
                        struct region_block *record, const struct place_wish *wish)
 {

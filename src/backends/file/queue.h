@@ -63,8 +63,7 @@ struct queue_stake {
     struct hf_ticket *ticket;
     struct hf_timer timer; /* when to look again */
     uint32_t number;
-    bool waiting;
-    bool interest;
+    bool waiting; /* or granted, and core is interested */
     bool revoked; /* told */
 };
 
@@ -217,6 +216,8 @@ void hf__record_expire(struct file_queue *me, struct region_block *record);
 /* The place at `block` if it is the one that arrived as number `seq`, or NULL. */
 struct region_block *hf__place_find(const struct file_queue *me, uint32_t block,
                                     uint64_t seq);
+
+struct hf_grant hf__place_grant(const struct region_block *place);
 
 /* Fills `block` in and puts it into the queue of `record`. A granted one needs a token
  * (0: draw one). Nothing is settled. */

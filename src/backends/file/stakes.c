@@ -119,16 +119,9 @@ static void place_press(struct file_queue *me, struct region_block *record,
 static enum look place_granted(struct file_queue *me, struct hf_ticket *ticket,
                                struct region_block *place, struct hf_grant *ret_grant)
 {
-    struct block_place *p = &place->place;
-
-    *ret_grant = (struct hf_grant){
-        .token = p->token,
-        .span = p->span,
-        .ttl_ns = p->ttl,
-        .since_ns = p->ttl ? p->expires - p->ttl : 0,
-    };
-    p->flags |= PLACE_TOLD;
-    if (p->kind == HF_LATCH) {
+    *ret_grant = hf__place_grant(place);
+    place->place.flags |= PLACE_TOLD;
+    if (place->place.kind == HF_LATCH) {
         hf__place_end(me, place);
         ticket_set(ticket, TICKET_OPEN, 0, 0, 0);
     }

@@ -342,3 +342,194 @@ static void attempt_slow(struct file_queue *me, struct hf_ticket *ticket)
     else
         me->host->ops->granted(me->host, ticket, &grant);
 }
+
+/* A ticket that was attempted before: says what is the case. False: nothing is there. */
+static bool attempt_known(struct file_queue *me, struct hf_ticket *ticket)
+{
+    struct hf_grant grant = { .span = 1 };
+    struct region_block *block = block_at(me, ticket_block(ticket));
+    hf_error why;
+
+    switch (ticket_mode(ticket)) {
+    case TICKET_NONE:
+        return false;
+    case TICKET_OPEN:
+        grant.token = hf__region_draw(&me->region, 1);
+        break;
+    case TICKET_QUICK:
+        if (!hf__quick_mine(me, ticket))
+            goto gone;
+        grant.token = ticket->store[2];
+        grant.span = __atomic_load_n(&block->record.span, __ATOMIC_RELAXED);
+        break;
+    case TICKET_PLACE:
+        if (ticket_stake(ticket) && ticket_stake(ticket)->waiting) {
+            attempt_queued(me, ticket);
+            return true;
+        }
+        if (hf__guard_enter(me, &why) != 0) {
+            answer_later(me, ticket, &why);
+            return true;
+        }
+        block = hf__place_find(me, ticket_block(ticket), ticket->store[2]);
+        if (block)
+            grant = hf__place_grant(block);
+        hf__guard_leave(me);
+        if (!block)
+            goto gone;
+        break;
+    }
+    me->host->ops->granted(me->host, ticket, &grant);
+    return true;
+gone:
+    ticket_set(ticket, TICKET_NONE, 0, 0, 0);
+    return false;
+}
+
+void hf__queue_attempt(void *session, struct hf_ticket *ticket)
+{
+    struct file_queue *me = session;
+
+    if (attempt_quick(me, ticket)) {
+        struct hf_grant grant = { ticket->store[2], ticket_span(ticket), 0, 0 };
+        me->host->ops->granted(me->host, ticket, &grant);
+    } else if (!attempt_known(me, ticket)) {
+        attempt_slow(me, ticket);
+    }
+}
+
+/* ---- Withdraw ------------------------------------------------------------------------------ */
+
+static bool quick_end(struct file_queue *me, const struct hf_ticket *ticket)
+{
+    struct region_block *record = block_at(me, ticket_block(ticket));
+
+    if (!hf__quick_mine(me, ticket))
+        return false;
+    hf__record_drop(record);
+    hf__record_settle(me, record);
+    return true;
+}
+
+static bool place_end(struct file_queue *me, const struct hf_ticket *ticket)
+{
+    uint32_t index = ticket_block(ticket);
+    struct region_block *place = hf__place_find(me, index, ticket->store[2]);
+
+    if (place)
+        hf__record_expire(me, block_at(me, place->place.record));
+    place = hf__place_find(me, index, ticket->store[2]);
+    if (!place)
+        return false;
+    hf__place_end(me, place);
+    return true;
+}
+
+static enum hf_withdrawal withdraw_slow(struct file_queue *me, struct hf_ticket *ticket)
+{
+    enum ticket_mode mode = ticket_mode(ticket);
+    bool was_there;
+    hf_error why;
+
+    if (mode == TICKET_NONE || mode == TICKET_OPEN)
+        return mode == TICKET_OPEN ? HF_WITHDRAWN : HF_GONE;
+    if (hf__guard_enter(me, &why) != 0)
+        return HF_WITHDRAWAL_UNKNOWN;
+    was_there = mode == TICKET_QUICK ? quick_end(me, ticket) : place_end(me, ticket);
+    hf__guard_leave(me);
+    return was_there ? HF_WITHDRAWN : HF_GONE;
+}
+
+void hf__queue_withdraw(void *session, struct hf_ticket *ticket)
+{
+    struct file_queue *me = session;
+    enum hf_withdrawal answer = HF_WITHDRAWN;
+
+    if (ticket_mode(ticket) != TICKET_QUICK || !withdraw_quick(me, ticket))
+        answer = withdraw_slow(me, ticket);
+    if (answer != HF_WITHDRAWAL_UNKNOWN) {
+        me->held -= ticket_mode(ticket) == TICKET_QUICK;
+        hf__stake_free(ticket_stake(ticket));
+        ticket_set(ticket, TICKET_NONE, 0, 0, 0);
+    }
+    me->host->ops->withdrawn(me->host, ticket, answer);
+}
+
+/* ---- Renew and interest ---------------------------------------------------------------------- */
+
+static enum hf_renewal ticket_renew(struct file_queue *me, const struct hf_ticket *ticket,
+                                    enum hf_renew_mode mode, int64_t now)
+{
+    struct region_block *place;
+
+    if (ticket_mode(ticket) == TICKET_QUICK)
+        return hf__quick_mine(me, ticket) ? HF_STILL_HELD : HF_RENEWAL_LOST;
+    if (ticket_mode(ticket) == TICKET_OPEN)
+        return HF_STILL_HELD;
+    place = hf__place_find(me, ticket_block(ticket), ticket->store[2]);
+    if (!place || place->place.state != PLACE_GRANTED || place->place.expires <= now)
+        return HF_RENEWAL_LOST;
+    if (mode == HF_CHECK || !place->place.ttl)
+        return HF_STILL_HELD;
+    place->place.ttl = ticket->ttl_ns;
+    place->place.expires = ticket->ttl_ns ? now + ticket->ttl_ns : HF_NEVER;
+    return HF_RENEWED;
+}
+
+/* `soonest` of the records may be too early after this, which costs a look and no more;
+ * a lease that became shorter is the one case to care about. */
+static void lease_note(struct file_queue *me, const struct hf_ticket *ticket)
+{
+    struct block_place *p = &block_at(me, ticket_block(ticket))->place;
+    struct block_record *r = &block_at(me, p->record)->record;
+
+    if (p->expires < r->soonest)
+        r->soonest = p->expires;
+}
+
+static void batch_renew(struct file_queue *me, struct hf_ticket *const *tickets,
+                        size_t count, enum hf_renew_mode mode)
+{
+    enum hf_renewal answers[RENEW_BATCH];
+    int64_t now = queue_now(me);
+    hf_error why;
+    bool entered = hf__guard_enter(me, &why) == 0;
+
+    for (size_t i = 0; i < count; i++) {
+        answers[i] = entered ? ticket_renew(me, tickets[i], mode, now)
+                             : HF_RENEWAL_UNKNOWN;
+        if (answers[i] == HF_RENEWED)
+            lease_note(me, tickets[i]);
+    }
+    if (entered)
+        hf__guard_leave(me);
+    for (size_t i = 0; i < count; i++)
+        me->host->ops->renewed(me->host, tickets[i], answers[i]);
+}
+
+void hf__queue_renew(void *session, struct hf_ticket *const *tickets, size_t count,
+                     enum hf_renew_mode mode)
+{
+    struct file_queue *me = session;
+
+    while (count > 0) {
+        size_t part = count < RENEW_BATCH ? count : RENEW_BATCH;
+        batch_renew(me, tickets, part, mode);
+        tickets += part;
+        count -= part;
+    }
+}
+
+void hf__queue_interest(void *session, struct hf_ticket *ticket)
+{
+    struct file_queue *me = session;
+    struct queue_stake *stake = ticket_stake(ticket);
+    hf_error why;
+
+    if (ticket_mode(ticket) == TICKET_OPEN || hf__stake_listen(me, &why) != 0)
+        return;
+    if (!stake)
+        stake = hf__stake_new(me, ticket);
+    if (stake)
+        hf__stake_mind(stake);
+}

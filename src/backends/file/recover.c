@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The table made anew, after a process died inside the guard.
+ *
+ * Called in the guard by the next one who enters. It believes the blocks and nothing
+ * else: a record is one if its type says so, a place if it has a state and its record is
+ * there. Buckets, lists, counts and the free list are written from scratch; half-made
+ * blocks become free. Then every record is settled, which lets in whoever should be in,
+ * and every session is woken, because nobody knows which wake-up was not written.
+ *
+ * Quick holds go on meanwhile: a word that is HELD stays so. Two things a crash may leave
+ * twice, because the new one is written before the old one is removed: a hold that was
+ * moved to another place (same token: the later place stays), and a quick hold that
+ * became a place (the place stays).
+ */
+#include "../../base/clock.h"
+#include "queue.h"
+
+#define MARK UINT64_C(0x80) /* in the word of a block that is no record: in use */
+
+static bool block_used(const struct file_queue *me, uint32_t index)
+{
+    return index > 0 && index < me->region.head->high_water;
+}
+
+/* ---- First pass: which blocks are valid --------------------------------------------------- */
+
+static void marks_clear(struct file_queue *me)
+{
+    for (uint32_t i = 1; i < me->region.head->high_water; i++) {
+        struct region_block *block = block_at(me, i);
+        if (block->type != BLOCK_RECORD)
+            word_store(&block->word, (block->word | WORD_SLOW) & ~MARK);
+    }
+}
+
+/* Marks the rest of a record's name; false if it is not all there. */
+static bool name_mark(struct file_queue *me, const struct block_record *r)
+{
+    uint32_t index = r->more;
+
+    for (int left = r->name_len - NAME_INLINE; left > 0; left -= NAME_MORE) {
+        struct region_block *block = block_at(me, index);
+        if (!block_used(me, index) || block->type != BLOCK_NAME || (block->word & MARK))
+            return false;
+        word_store(&block->word, block->word | MARK);
+        index = block->next;
+    }
+    return index == 0;
+}
+
+static void ids_mark(struct file_queue *me, struct block_record *r)
+{
+    struct region_block *block = block_at(me, r->latch_ids);
+
+    if (block_used(me, r->latch_ids) && block->type == BLOCK_IDS)
+        word_store(&block->word, block->word | MARK);
+    else
+        r->latch_ids = 0;
+}
+
+static void record_reset(struct block_record *r)
+{
+    r->tally = (struct hf_tally){ 0 };
+    r->soonest = HF_NEVER;
+    r->first = r->last = r->first_waiting = 0;
+    r->granted = r->waiting = r->strict = r->invited = 0;
+}
+
+static void records_reset(struct file_queue *me)
+{
+    for (uint32_t i = 0; i < BUCKET_COUNT; i++)
+        me->region.buckets[i] = 0;
+    for (uint32_t i = 1; i < me->region.head->high_water; i++) {
+        struct region_block *block = block_at(me, i);
+        if (block->type != BLOCK_RECORD)
+            continue;
+        if (!name_mark(me, &block->record)) {
+            word_store(&block->word, block->word | WORD_SLOW);
+            block->type = BLOCK_FREE;
+            continue;
+        }
+        ids_mark(me, &block->record);
+        record_reset(&block->record);
+        hf__table_chain(me, block);
+    }
+}
+
+/* ---- Second pass: places into their queues -------------------------------------------------- */
+
+static bool place_valid(const struct file_queue *me, const struct block_place *p)
+{
+    const struct region_block *record = block_at(me, p->record);
+
+    return (p->state == PLACE_WAITING || p->state == PLACE_GRANTED) &&
+           block_used(me, p->record) && record->type == BLOCK_RECORD &&
+           word_gen(record->word) == p->record_gen && p->slot < SLOT_COUNT;
+}
+
+static bool place_before(const struct block_place *a, const struct block_place *b)
+{
+    if (a->state != b->state)
+        return a->state == PLACE_GRANTED;
+    return a->seq < b->seq;
+}
+
+/* From the back: blocks mostly come in the order of arrival. */
+static void place_insert(struct file_queue *me, struct block_record *r,
+                         struct region_block *place)
+{
+    uint32_t index = block_index(me, place), prev = r->last;
+
+    while (prev && place_before(&place->place, &block_at(me, prev)->place))
+        prev = block_at(me, prev)->place.prev;
+    place->place.prev = prev;
+    place->next = prev ? block_at(me, prev)->next : r->first;
+    if (prev)
+        block_at(me, prev)->next = index;
+    else
+        r->first = index;
+    if (place->next)
+        block_at(me, place->next)->place.prev = index;
+    else
+        r->last = index;
+}
+
+static struct region_block *place_twin(struct file_queue *me,
+                                       const struct region_block *place)
+{
+    uint32_t index = block_at(me, place->place.record)->record.first;
+
+    for (; index; index = block_at(me, index)->next) {
+        struct region_block *other = block_at(me, index);
+        if (other->place.state != PLACE_GRANTED)
+            break;
+        if (other->place.token == place->place.token)
+            return other;
+    }
+    return NULL;
+}
+
+static void list_drop(struct file_queue *me, struct region_block *place)
+{
+    struct block_record *r = &block_at(me, place->place.record)->record;
+    uint32_t prev = place->place.prev, next = place->next;
+
+    *(prev ? &block_at(me, prev)->next : &r->first) = next;
+    *(next ? &block_at(me, next)->place.prev : &r->last) = prev;
+    place->place.state = PLACE_NONE;
+    place->type = BLOCK_FREE;
+}
+
+static void places_insert(struct file_queue *me)
+{
+    for (uint32_t i = 1; i < me->region.head->high_water; i++) {
+        struct region_block *place = block_at(me, i), *twin = NULL;
+        if (place->type != BLOCK_PLACE)
+            continue;
+        if (!place_valid(me, &place->place)) {
+            place->place.state = PLACE_NONE;
+            place->type = BLOCK_FREE;
+            continue;
+        }
+        if (place->place.state == PLACE_GRANTED)
+            twin = place_twin(me, place);
+        place_insert(me, &block_at(me, place->place.record)->record, place);
+        if (twin)
+            list_drop(me, twin->place.seq < place->place.seq ? twin : place);
+        if (place->place.seq >= me->region.head->next_seq)
+            me->region.head->next_seq = place->place.seq + 1;
+    }
+}
+
+/* ---- Third pass: what follows from them ------------------------------------------------------ */
+
+static void record_count(struct file_queue *me, struct block_record *r)
+{
+    for (uint32_t index = r->first; index; index = block_at(me, index)->next) {
+        const struct block_place *p = &block_at(me, index)->place;
+        if (p->state == PLACE_GRANTED) {
+            r->granted++;
+            hf__tally_add(&r->tally, p->kind, p->permits);
+            if (p->expires < r->soonest)
+                r->soonest = p->expires;
+            continue;
+        }
+        if (!r->first_waiting)
+            r->first_waiting = index;
+        r->waiting++;
+        r->strict += !kind_passes(p->kind);
+    }
+}
+
+static void free_list_make(struct file_queue *me)
+{
+    struct region_head *head = me->region.head;
+
+    head->free_first = head->free_count = 0;
+    for (uint32_t i = head->high_water - 1; i > 0; i--) {
+        struct region_block *block = block_at(me, i);
+        bool part = block->type == BLOCK_NAME || block->type == BLOCK_IDS;
+        if (part && !(block->word & MARK))
+            block->type = BLOCK_FREE;
+        if (block->type != BLOCK_FREE)
+            continue;
+        block->next = head->free_first;
+        head->free_first = i;
+        head->free_count++;
+    }
+}
+
+static void records_settle(struct file_queue *me)
+{
+    for (uint32_t i = 1; i < me->region.head->high_water; i++) {
+        struct region_block *block = block_at(me, i);
+        if (block->type != BLOCK_RECORD)
+            continue;
+        if (block->record.granted)
+            hf__record_drop(block);
+        hf__record_settle(me, block);
+    }
+}
+
+void hf__guard_recover(struct file_queue *me)
+{
+    me->region.head->recoveries++;
+    marks_clear(me);
+    records_reset(me);
+    places_insert(me);
+    for (uint32_t i = 1; i < me->region.head->high_water; i++)
+        if (block_at(me, i)->type == BLOCK_RECORD)
+            record_count(me, &block_at(me, i)->record);
+    free_list_make(me);
+    records_settle(me);
+    for (uint32_t i = 0; i < SLOT_COUNT; i++)
+        if (me->region.slots[i].state == SLOT_USED)
+            hf__peer_wake(me, i, 0);
+}
