@@ -246,7 +246,7 @@ void hf_op_free(hf_op *op)
     op->abandoned = true;
     if (!op->finished) {
         hf__acquire_undo(op, HF_ECANCELLED);
-    } else if (op->delivered || !op->callback.done) {
+    } else if ((op->delivered || !op->callback.done) && !op->calling) {
         if (op->hold && op->rc == 0)
             hf__hold_drop(op->hold);
         else if (op->hold)

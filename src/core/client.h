@@ -134,6 +134,7 @@ struct hf_op {
     bool extend : 1;    /* OP_RENEW: a new lease, not just a look */
     bool reserved : 1;  /* room for its timer is set aside */
     bool offered : 1;   /* woken to take an offered claim */
+    bool calling : 1;   /* its callback is running */
     int rc;
     uint32_t pending; /* claims that have not left yet */
     uint32_t count, at;

@@ -172,6 +172,7 @@ static void call_op(hf_client *client, struct hf_op *op)
     op->delivered = true;
     if (op->callback.done) {
         op->hold = NULL;
+        op->calling = true;
         pthread_mutex_unlock(&client->lock);
         calling_back = client;
         if (op->kind == OP_ACQUIRE)
@@ -180,6 +181,7 @@ static void call_op(hf_client *client, struct hf_op *op)
             op->callback.done(op->user, op->rc, op->rc ? &op->why : NULL);
         calling_back = NULL;
         pthread_mutex_lock(&client->lock);
+        op->calling = false;
     } else if (op->hold) {
         hf__hold_drop(op->hold); /* nobody is left to take it */
         hf__settle(client);

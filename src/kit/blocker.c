@@ -86,10 +86,8 @@ int hf__blocker_collect(struct hf_blocker *blocker)
     return blocker->result;
 }
 
-void hf__blocker_cancel(struct hf_blocker *blocker)
+void hf__blocker_break(struct hf_blocker *blocker)
 {
-    if (!blocker->running)
-        return;
     pthread_cancel(blocker->thread);
     hf__blocker_collect(blocker);
 }

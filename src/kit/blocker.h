@@ -46,6 +46,12 @@ int hf__blocker_collect(struct hf_blocker *blocker);
  * is idle stays so). The call may have done its work all the same, a moment before: the
  * caller has to undo it, whether it happened or not.
  */
-void hf__blocker_cancel(struct hf_blocker *blocker);
+void hf__blocker_break(struct hf_blocker *blocker);
+
+static inline void hf__blocker_cancel(struct hf_blocker *blocker)
+{
+    if (blocker->running)
+        hf__blocker_break(blocker);
+}
 
 #endif

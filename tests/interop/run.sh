@@ -64,7 +64,7 @@ waits() {
     local i
     for i in $(seq 2000); do
         grep -qE -- "-> FLOCK .* $1 " /proc/locks && return 0
-        read -r -t 0.01 <> <(:) || true
+        sleep 0.01
     done
     return 1
 }
@@ -127,8 +127,9 @@ row "(released)" "holdfast mutex, waiting" held "$(head -n 1 "$dir/second")"
 # A holder that is killed.
 start_holdfast mutex
 expect_held
-kill -KILL "$FIRST_PID"
-wait "$FIRST_PID" 2>/dev/null || true
+first=$FIRST_PID
+kill -KILL "$first"
+wait "$first" 2>/dev/null || true
 row "holdfast, killed" "flock exclusive" held "$(try_tool -x)"
 
 if [ $bad -eq 0 ]; then

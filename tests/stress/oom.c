@@ -242,7 +242,7 @@ static void step_objects(struct script *script)
         complain(script, "latch", HF_EBUSY);
     good(script, hf_cell_set(script->a, "cell", 0, "value", 5, &version, NULL));
     if (version &&
-        good(script, hf_cell_get(script->a, "cell", &data, &len, NULL, NULL))) {
+        good(script, hf_cell_get(script->a, "cell", &data, &len, &version, NULL))) {
         if (len != 5 || memcmp(data, "value", 6) != 0)
             complain(script, "cell", HF_ECORRUPT);
         hf_free(data);

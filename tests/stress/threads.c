@@ -157,8 +157,11 @@ static void ask_end(const struct ask *ask, int rc, hf_hold *hold)
     if (rc == 0) {
         atomic_fetch_add(&arena->granted, 1);
         visit(ask, hold);
-        if (hf_release(hold, NULL))
+        rc = hf_release(hold, NULL);
+        if (rc) {
+            tap_note("released with %s", hf_error_name(rc));
             atomic_fetch_add(&arena->errors, 1);
+        }
     } else if (rc == HF_EBUSY || rc == HF_ETIMEOUT || rc == HF_ECANCELLED) {
         atomic_fetch_add(&arena->refused, 1);
     } else {
@@ -216,7 +219,9 @@ static void ask_with_op(const struct ask *ask, hf_client *client,
             return;
         }
     }
-    ask_end(ask, hf_op_wait(op, HF_FOREVER, &hold, NULL), hold);
+    int rc = hf_op_wait(op, HF_FOREVER, &hold, NULL);
+
+    ask_end(ask, rc, hold);
     hf_op_free(op);
 }
 

@@ -221,8 +221,10 @@ static void turn_fds(struct fake_host *fake, int timeout_ms)
         return;
     for (size_t i = 0; i < FAKE_SLOTS; i++) {
         struct fake_watch *watch = &fake->watches[i];
-        if (polled[i].revents && watch->callback && watch->fd == polled[i].fd)
-            watch->callback(watch->arg, (uint32_t)polled[i].revents);
+        if (!polled[i].revents || !watch->callback || watch->fd != polled[i].fd)
+            continue;
+        fake->wakes++;
+        watch->callback(watch->arg, (uint32_t)polled[i].revents);
     }
 }
 

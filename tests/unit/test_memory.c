@@ -183,6 +183,7 @@ START_TEST(a_forked_child_touches_nothing_of_its_parent)
     ck_assert_int_eq(waitpid(child, &status, 0), child);
     ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
     ck_assert(fake_quiet(b));
+    ck_assert_uint_eq(b->wakes, 0); /* the eventfd is one, for both processes */
     leave(a, &held);
     fake_expect_grant(b, &waits);
     space_close();

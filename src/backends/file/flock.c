@@ -112,20 +112,29 @@ static void file_wake(struct session *s, struct lockfile *file)
     answer_failed(s, file->ticket, &why);
 }
 
+static struct lockfile *session_woken(struct session *s)
+{
+    for (HF_EACH(link, &s->files.all)) {
+        struct lockfile *file = HF_CONTAINER(link, struct lockfile, link);
+
+        if (hf__blocker_done(&file->blocker))
+            return file;
+    }
+    return NULL;
+}
+
+/* Each turn may close files, hence the search from the start. */
 static void session_wake(void *arg, uint32_t events)
 {
     struct session *s = arg;
+    struct lockfile *file;
     uint64_t count;
 
     (void)events;
     while (read(s->event_fd, &count, sizeof count) < 0 && errno == EINTR)
         continue;
-    for (HF_EACH_SAFE(link, &s->files.busy)) {
-        struct lockfile *file = HF_CONTAINER(link, struct lockfile, link);
-
-        if (hf__blocker_done(&file->blocker))
-            file_wake(s, file);
-    }
+    while ((file = session_woken(s)))
+        file_wake(s, file);
 }
 
 static int event_open(struct session *s, hf_error *why)
@@ -307,11 +316,13 @@ static void flock_forget(void *session, const void *ticket_or_request)
 {
     struct session *s = session;
 
-    for (HF_EACH_SAFE(link, &s->files.busy)) {
+    for (HF_EACH(link, &s->files.all)) {
         struct lockfile *file = HF_CONTAINER(link, struct lockfile, link);
 
-        if (file->ticket == ticket_or_request)
+        if (file->ticket == ticket_or_request) {
             ticket_drop(s, file->ticket);
+            return;
+        }
     }
 }
 
@@ -349,10 +360,15 @@ static void session_unlock(struct session *s)
 {
     if (s->event_fd >= 0)
         s->host->ops->remove_fd(s->host, s->event_fd);
-    if (!hf__linked(&s->files.busy))
+    if (!hf__linked(&s->files.all))
         return;
-    for (HF_EACH_SAFE(link, &s->files.busy))
-        ticket_drop(s, HF_CONTAINER(link, struct lockfile, link)->ticket);
+    for (HF_EACH(link, &s->files.all)) {
+        struct lockfile *file = HF_CONTAINER(link, struct lockfile, link);
+
+        hf__blocker_cancel(&file->blocker);
+        if (file->ticket)
+            flock(file->fd, LOCK_UN);
+    }
 }
 
 static void flock_close(void *session, bool forked)

@@ -9,9 +9,9 @@
  * which does not unlock them in the parent. A file is opened and entered in the list
  * under the list's mutex, so that no fork can fall in between.
  *
- * Everything else is for one session and under the client's lock. A file is in exactly
- * one of the session's two lists: `busy` (it has a ticket) or `idle` (unlocked, and in
- * a bucket by name). Idle ones are bounded; the oldest is closed for a new one.
+ * Everything else is for one session and under the client's lock. A file has a ticket,
+ * or it is idle: unlocked, and in a bucket by name. Idle ones are bounded; one that was
+ * not used for a while is closed for a new one.
  */
 #include "lockfile.h"
 
@@ -173,14 +173,13 @@ static struct lockfile **bucket_of(struct lockfiles *files, uint32_t hash)
     return &files->buckets[hash % HF_LOCKFILE_BUCKETS];
 }
 
-static void idle_remove(struct lockfiles *files, struct lockfile **at)
+static struct lockfile *idle_remove(struct lockfiles *files, struct lockfile **at)
 {
     struct lockfile *file = *at;
 
     *at = file->next;
-    file->next = NULL;
-    hf__list_remove(&file->link);
     files->idle_count--;
+    return file;
 }
 
 static struct lockfile *idle_take(struct lockfiles *files, struct hf_ticket *ticket)
@@ -192,27 +191,41 @@ static struct lockfile *idle_take(struct lockfiles *files, struct hf_ticket *tic
 
         if (file->name_hash == ticket->name_hash &&
             file->name_len == ticket->name_len &&
-            memcmp(file->name, ticket->name, ticket->name_len) == 0) {
-            idle_remove(files, at);
-            return file;
-        }
+            memcmp(file->name, ticket->name, ticket->name_len) == 0)
+            return idle_remove(files, at);
     }
     return NULL;
 }
 
-static bool idle_close_oldest(struct lockfiles *files)
+/* The first idle one that was not used since we last came by. */
+static struct lockfile *idle_find_old(struct lockfiles *files)
 {
-    struct hf_link *link = hf__list_first(&files->idle);
-    struct lockfile *file = link ? HF_CONTAINER(link, struct lockfile, link) : NULL;
+    struct lockfile *fallback = NULL;
+
+    for (HF_EACH(link, &files->all)) {
+        struct lockfile *file = HF_CONTAINER(link, struct lockfile, link);
+
+        if (file->ticket)
+            continue;
+        if (!file->used)
+            return file;
+        file->used = false;
+        if (!fallback)
+            fallback = file;
+    }
+    return fallback;
+}
+
+static bool idle_close_one(struct lockfiles *files)
+{
+    struct lockfile *file = idle_find_old(files);
     struct lockfile **at;
 
     if (!file)
         return false;
     for (at = bucket_of(files, file->name_hash); *at != file; at = &(*at)->next)
         continue;
-    idle_remove(files, at);
-    file_close(file);
-    hf__free(file);
+    hf__lockfile_free(idle_remove(files, at));
     return true;
 }
 
@@ -229,13 +242,14 @@ static int file_make(struct lockfiles *files, struct hf_ticket *ticket,
     do {
         rc = file_open(files, file, &first);
     } while (rc != 0 && (first.sys == EMFILE || first.sys == ENFILE) &&
-             idle_close_oldest(files));
+             idle_close_one(files));
     if (rc != 0) {
         hf__free(file);
         if (why)
             *why = first;
         return rc;
     }
+    hf__list_push_back(&files->all, &file->link);
     *ret_file = file;
     return 0;
 }
@@ -249,7 +263,7 @@ int hf__lockfile_take(struct lockfiles *files, struct hf_ticket *ticket,
     if (rc != 0)
         return rc;
     file->ticket = ticket;
-    hf__list_push_back(&files->busy, &file->link);
+    file->used = true;
     *ret_file = file;
     return 0;
 }
@@ -259,9 +273,7 @@ void hf__lockfile_put(struct lockfiles *files, struct lockfile *file)
     struct lockfile **bucket = bucket_of(files, file->name_hash);
 
     if (files->idle_count >= HF_LOCKFILE_IDLE_MAX)
-        idle_close_oldest(files);
-    hf__list_remove(&file->link);
-    hf__list_push_back(&files->idle, &file->link);
+        idle_close_one(files);
     file->ticket = NULL;
     file->next = *bucket;
     *bucket = file;
@@ -277,24 +289,17 @@ void hf__lockfile_free(struct lockfile *file)
 
 void hf__lockfiles_init(struct lockfiles *files, int dir_fd, mode_t mode)
 {
-    hf__list_init(&files->idle);
-    hf__list_init(&files->busy);
+    hf__list_init(&files->all);
     files->dir_fd = dir_fd;
     files->mode = mode;
 }
 
-static void list_free(struct hf_link *list)
-{
-    for (HF_EACH_SAFE(link, list))
-        hf__lockfile_free(HF_CONTAINER(link, struct lockfile, link));
-}
-
 void hf__lockfiles_done(struct lockfiles *files)
 {
-    if (!hf__linked(&files->busy))
+    if (!hf__linked(&files->all))
         return;
-    list_free(&files->busy);
-    list_free(&files->idle);
+    for (HF_EACH_SAFE(link, &files->all))
+        hf__lockfile_free(HF_CONTAINER(link, struct lockfile, link));
     memset(files->buckets, 0, sizeof files->buckets);
     files->idle_count = 0;
 }

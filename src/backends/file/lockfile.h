@@ -20,9 +20,9 @@
 #define HF_LOCKFILE_LOOK_US 20
 
 struct lockfile {
-    struct hf_link link;      /* session: busy, or idle with the oldest first */
+    struct hf_link link;      /* session: all of them */
     struct hf_link open;      /* process: all of them, for fork() */
-    struct lockfile *next;    /* idle ones of one bucket */
+    struct lockfile *next;    /* session: idle ones of one bucket */
     struct hf_ticket *ticket; /* whom it serves; NULL: idle */
     int fd;                   /* -1: closed by fork(), in the child */
     int how;                  /* LOCK_EX or LOCK_SH */
@@ -31,6 +31,7 @@ struct lockfile {
     int64_t seen_us; /* when the path was last seen to lead here; 0: never */
     int64_t tick;    /* the same by the coarse clock */
     struct hf_blocker blocker;
+    bool used; /* since it was last considered for closing */
     uint32_t name_hash;
     uint32_t name_len;
     const char *file; /* its name in the directory */
@@ -41,8 +42,7 @@ struct lockfiles {
     int dir_fd;
     mode_t mode; /* of new files */
     size_t idle_count;
-    struct hf_link idle;
-    struct hf_link busy;
+    struct hf_link all;
     struct lockfile *buckets[HF_LOCKFILE_BUCKETS];
 };
 
@@ -52,8 +52,8 @@ void hf__lockfiles_init(struct lockfiles *files, int dir_fd, mode_t mode);
  * what was zeroed and never initialised. Does not close dir_fd. */
 void hf__lockfiles_done(struct lockfiles *files);
 
-/* An unlocked file for this ticket, from the cache or opened; busy from now on. Errors
- * of hf__dir_open_file(), HF_EREFUSED, HF_ENOMEM. */
+/* An unlocked file for this ticket, from the cache or opened; the ticket's from now on.
+ * Errors of hf__dir_open_file(), HF_EREFUSED, HF_ENOMEM. */
 int hf__lockfile_take(struct lockfiles *files, struct hf_ticket *ticket,
                       struct lockfile **ret_file, hf_error *why);
 

@@ -313,6 +313,12 @@ void hf__record_admit(struct file_queue *me, struct region_block *record)
         place_wake(me, r->first_waiting);
 }
 
+void hf__record_open(struct file_queue *me, struct region_block *record)
+{
+    while (record->record.first_waiting)
+        place_grant(me, &record->record, block_at(me, record->record.first_waiting));
+}
+
 static uint64_t queue_flags(struct block_record *r, uint64_t word)
 {
     if (!r->waiting)

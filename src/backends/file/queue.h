@@ -33,10 +33,10 @@
 #define QUEUED_RETRY_NS (5 * INT64_C(1000000000))
 
 struct queue_cached {
-    uint32_t hash;
+    uint64_t word; /* of the record, as we last left it */
     uint32_t record;
-    uint32_t gen;
-    uint16_t len;   /* 0: empty */
+    uint32_t hash;
+    uint16_t len;    /* 0: empty */
     uint16_t writes; /* it is a read/write lock, not a mutex */
     char name[CACHE_NAME];
 };
@@ -130,7 +130,7 @@ static inline bool id_same(const struct hf_id *a, const struct hf_id *b)
 
 /* ---- ticket->store ---------------------------------------------------------------
  * [0] what we have: low half a mode, high half a block
- * [1] generation of the record (quick hold)
+ * [1] the word as we took it (quick hold)
  * [2] token (quick hold) or number of arrival (place)
  * [3] the stake, if there is one
  */
@@ -152,10 +152,10 @@ static inline uint32_t ticket_block(const struct hf_ticket *ticket)
 }
 
 static inline void ticket_set(struct hf_ticket *ticket, enum ticket_mode mode,
-                              uint32_t block, uint32_t gen, uint64_t number)
+                              uint32_t block, uint64_t word, uint64_t number)
 {
     ticket->store[0] = (uint64_t)block << 32 | (uint32_t)mode;
-    ticket->store[1] = gen;
+    ticket->store[1] = word;
     ticket->store[2] = number;
 }
 
@@ -207,6 +207,9 @@ void hf__record_settle(struct file_queue *me, struct region_block *record);
 /* Lets in waiting places, in order; the word is SLOW. */
 void hf__record_admit(struct file_queue *me, struct region_block *record);
 
+/* The same for all of them, whatever the rule: a latch opens. */
+void hf__record_open(struct file_queue *me, struct region_block *record);
+
 /* Takes the quick hold away; to be settled. */
 void hf__record_drop(struct region_block *record);
 
@@ -245,6 +248,9 @@ void hf__place_lose(struct file_queue *me, struct region_block *place);
 
 int hf__slot_claim(struct file_queue *me, hf_error *why);
 void hf__slot_leave(struct file_queue *me);
+
+/* Outside the guard: cleans up after all sessions that are gone. */
+void hf__slots_sweep(struct file_queue *me);
 
 /* In the guard: removes what a session that is gone left behind. */
 void hf__slot_reap(struct file_queue *me, uint32_t slot);

@@ -162,8 +162,6 @@ void hf__slot_reap(struct file_queue *me, uint32_t slot)
     guard_step();
 }
 
-/* ---- Claiming and leaving ---------------------------------------------------------- */
-
 /* Sessions without their lock, to be looked at again in the guard. */
 static uint32_t slots_silent(const struct file_queue *me, struct queue_target *silent)
 {
@@ -179,6 +177,22 @@ static uint32_t slots_silent(const struct file_queue *me, struct queue_target *s
     }
     return count;
 }
+
+void hf__slots_sweep(struct file_queue *me)
+{
+    struct queue_target silent[SLOT_COUNT];
+    uint32_t count = slots_silent(me, silent);
+    hf_error why;
+
+    if (count == 0 || hf__guard_enter(me, &why) != 0)
+        return;
+    for (uint32_t i = 0; i < count; i++)
+        if (me->region.slots[silent[i].slot].gen == silent[i].gen)
+            hf__slot_reap(me, silent[i].slot);
+    hf__guard_leave(me);
+}
+
+/* ---- Claiming and leaving ---------------------------------------------------------- */
 
 static void slot_fill(struct file_queue *me, struct region_slot *s)
 {
@@ -214,8 +228,6 @@ static int slot_take(struct file_queue *me, hf_error *why)
 
 int hf__slot_claim(struct file_queue *me, hf_error *why)
 {
-    struct queue_target silent[SLOT_COUNT];
-    uint32_t count;
     struct stat st;
     int rc = hf__dir_open_file(me->dir_fd, "live", O_RDWR, me->mode, &me->live_fd, &st,
                                why);
@@ -225,13 +237,10 @@ int hf__slot_claim(struct file_queue *me, hf_error *why)
     session_enlist(me);
     me->pid = getpid();
     me->space = pid_space();
-    count = slots_silent(me, silent);
+    hf__slots_sweep(me);
     rc = hf__guard_enter(me, why);
     if (rc != 0)
         return rc;
-    for (uint32_t i = 0; i < count; i++)
-        if (me->region.slots[silent[i].slot].gen == silent[i].gen)
-            hf__slot_reap(me, silent[i].slot);
     rc = slot_take(me, why);
     hf__guard_leave(me);
     return rc;

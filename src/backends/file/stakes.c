@@ -48,9 +48,14 @@ static bool numbers_grow(struct file_queue *me)
     return true;
 }
 
+/* A timer that is set can be moved for sure, so it always is. */
 static void stake_again(void *arg)
 {
-    hf__stake_look(arg, false);
+    struct queue_stake *stake = arg;
+    struct hf_host *host = stake->queue->host;
+
+    host->ops->set_timer(host, &stake->timer, HF_NEVER);
+    hf__stake_look(stake, false);
 }
 
 struct queue_stake *hf__stake_new(struct file_queue *me, struct hf_ticket *ticket)
@@ -270,7 +275,10 @@ void hf__stake_look_all(struct file_queue *me)
 
 static void retry_due(void *arg)
 {
-    hf__stake_look_all(arg);
+    struct file_queue *me = arg;
+
+    me->host->ops->set_timer(me->host, &me->retry, HF_NEVER);
+    hf__stake_look_all(me);
 }
 
 void hf__stake_retry(struct file_queue *me)
@@ -331,7 +339,7 @@ static int fifo_make(struct file_queue *me, int *ret_fd, hf_error *why)
 int hf__stake_listen(struct file_queue *me, hf_error *why)
 {
     struct hf_host *host = me->host;
-    int fd, rc;
+    int fd = -1, rc;
 
     if (me->fifo_fd >= 0)
         return 0;

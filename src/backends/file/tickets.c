@@ -53,7 +53,7 @@ static uint64_t quick_publish(struct file_queue *me, struct region_block *record
     __atomic_store_n(&r->span, span, __ATOMIC_RELEASE);
     __atomic_store_n(&r->kind, ticket->kind, __ATOMIC_RELEASE);
     __atomic_store_n(&r->turn, word_turn(word), __ATOMIC_RELEASE);
-    ticket_set(ticket, TICKET_QUICK, block_index(me, record), word_gen(word), token);
+    ticket_set(ticket, TICKET_QUICK, block_index(me, record), word, token);
     me->held++;
     return token;
 }
@@ -67,6 +67,7 @@ static inline bool cache_is(const struct queue_cached *cached,
                             const struct hf_ticket *ticket)
 {
     return cached->hash == ticket->name_hash && cached->len == ticket->name_len &&
+           cached->writes == (ticket->kind == HF_WRITE) &&
            memcmp(cached->name, ticket->name, ticket->name_len) == 0;
 }
 
@@ -79,12 +80,16 @@ static void cache_put(struct file_queue *me, const struct hf_ticket *ticket,
         return;
     cached->hash = ticket->name_hash;
     cached->record = block_index(me, record);
-    cached->gen = word_gen(word_load(&record->word));
+    cached->word = word_load(&record->word);
     cached->len = (uint16_t)ticket->name_len;
     cached->writes = ticket->kind == HF_WRITE;
     memcpy(cached->name, ticket->name, ticket->name_len);
 }
 
+/*
+ * The first compare-exchange goes by memory: most often the word is as we left it, and a
+ * look at it beforehand would cost as much again.
+ */
 static bool attempt_quick(struct file_queue *me, struct hf_ticket *ticket)
 {
     struct queue_cached *cached = cache_at(me, ticket->name_hash);
@@ -92,12 +97,14 @@ static bool attempt_quick(struct file_queue *me, struct hf_ticket *ticket)
     uint64_t word;
 
     if (!ticket_plain(ticket) || ticket_mode(ticket) != TICKET_NONE ||
-        !cache_is(cached, ticket) || cached->writes != (ticket->kind == HF_WRITE))
+        !cache_is(cached, ticket))
         return false;
     record = block_at(me, cached->record);
-    word = word_load(&record->word);
-    if (word_gen(word) != cached->gen || !word_open(word, kind_passes(ticket->kind)) ||
-        !word_swap(&record->word, &word, word_taken(word, me->slot)))
+    word = word_base(cached->word);
+    if (!word_swap(&record->word, &word, word_taken(word, me->slot)) &&
+        (word_gen(word) != word_gen(cached->word) ||
+         !word_open(word, kind_passes(ticket->kind)) ||
+         !word_swap(&record->word, &word, word_taken(word, me->slot))))
         return false;
     quick_publish(me, record, word_taken(word, me->slot), ticket);
     return true;
@@ -106,7 +113,7 @@ static bool attempt_quick(struct file_queue *me, struct hf_ticket *ticket)
 static bool quick_is(const struct file_queue *me, const struct region_block *record,
                      uint64_t word, const struct hf_ticket *ticket)
 {
-    return word_held_by(word, (uint32_t)ticket->store[1], me->slot) &&
+    return word_held_by(word, word_gen(ticket->store[1]), me->slot) &&
            __atomic_load_n(&record->record.token, __ATOMIC_ACQUIRE) == ticket->store[2];
 }
 
@@ -116,13 +123,22 @@ bool hf__quick_mine(const struct file_queue *me, const struct hf_ticket *ticket)
     return quick_is(me, record, word_load(&record->word), ticket);
 }
 
+/* By memory first, as above. The token tells our hold from a later one of ours. */
 static bool withdraw_quick(struct file_queue *me, const struct hf_ticket *ticket)
 {
     struct region_block *record = block_at(me, ticket_block(ticket));
-    uint64_t word = word_load(&record->word);
+    struct queue_cached *cached = cache_at(me, ticket->name_hash);
+    uint64_t word = ticket->store[1];
 
-    return quick_is(me, record, word, ticket) && word_quiet(word) &&
-           word_swap(&record->word, &word, word_dropped(word));
+    if (!quick_is(me, record, word, ticket) || !word_quiet(word))
+        return false;
+    if (!word_swap(&record->word, &word, word_dropped(word)) &&
+        (!quick_is(me, record, word, ticket) || !word_quiet(word) ||
+         !word_swap(&record->word, &word, word_dropped(word))))
+        return false;
+    if (cached->record == ticket_block(ticket))
+        cached->word = word_dropped(word);
+    return true;
 }
 
 /* ---- Attempt, in the guard --------------------------------------------------------------- */

@@ -26,7 +26,6 @@
 
 #define TOKENS_SIZE 4096
 #define TOKENS_MAGIC UINT64_C(0x314e4b4f5446480a) /* "\nHFTOKN1" */
-#define TOKENS_END (UINT64_MAX / 2)
 
 struct page {
     _Atomic uint64_t magic;
@@ -53,7 +52,7 @@ static int page_stamp(struct page *page, hf_error *why)
 
     if (atomic_compare_exchange_strong(&page->magic, &magic, TOKENS_MAGIC))
         magic = TOKENS_MAGIC;
-    if (magic != TOKENS_MAGIC || atomic_load(&page->last) >= TOKENS_END)
+    if (magic != TOKENS_MAGIC || atomic_load(&page->last) >= HF_TOKENS_END)
         return hf__fail(why, HF_ECORRUPT,
                         "'" HF_TOKENS_FILE "' is damaged or of another version: remove "
                         "it while nobody uses the directory");
@@ -118,21 +117,4 @@ void hf__tokens_done(struct hf_tokens *tokens)
         munmap(tokens->page, TOKENS_SIZE);
     tokens->page = NULL;
     tokens->last = NULL;
-}
-
-uint64_t hf__tokens_draw(struct hf_tokens *tokens, uint32_t span, int64_t wall_us)
-{
-    uint64_t last = atomic_load_explicit(tokens->last, memory_order_relaxed);
-    uint64_t token;
-
-    do {
-        token = last + 1;
-        if (wall_us > 0 && (uint64_t)wall_us > token)
-            token = (uint64_t)wall_us;
-        if (last >= TOKENS_END || token >= TOKENS_END)
-            return 0;
-    } while (!atomic_compare_exchange_weak_explicit(
-        tokens->last, &last, token + span - 1, memory_order_acq_rel,
-        memory_order_relaxed));
-    return token;
 }

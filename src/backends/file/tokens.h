@@ -9,6 +9,7 @@
 #include <sys/types.h>
 
 #define HF_TOKENS_FILE ".holdfast-tokens"
+#define HF_TOKENS_END (UINT64_MAX / 2)
 
 struct hf_tokens {
     void *page;             /* the mapped file; NULL: a counter of this process */
@@ -22,6 +23,22 @@ void hf__tokens_done(struct hf_tokens *tokens);
 
 /* The first of `span` numbers, larger than all before; to be called while the lock is
  * held. 0 if the counter has run into its end, which only damage can bring about. */
-uint64_t hf__tokens_draw(struct hf_tokens *tokens, uint32_t span, int64_t wall_us);
+static inline uint64_t hf__tokens_draw(struct hf_tokens *tokens, uint32_t span,
+                                       int64_t wall_us)
+{
+    uint64_t last = atomic_load_explicit(tokens->last, memory_order_relaxed);
+    uint64_t token;
+
+    do {
+        token = last + 1;
+        if (wall_us > 0 && (uint64_t)wall_us > token)
+            token = (uint64_t)wall_us;
+        if (last >= HF_TOKENS_END || token >= HF_TOKENS_END)
+            return 0;
+    } while (!atomic_compare_exchange_weak_explicit(
+        tokens->last, &last, token + span - 1, memory_order_acq_rel,
+        memory_order_relaxed));
+    return token;
+}
 
 #endif

@@ -228,7 +228,6 @@ void hf__memory_lose(struct memory_session *me, struct memory_place *place)
 void hf__memory_unbind(struct memory_session *me, struct memory_place *place)
 {
     place->ticket = NULL;
-    place->news = 0;
     hf__list_remove(&place->in_news);
     if (place->state == MEMORY_GONE)
         place_free(me, place);

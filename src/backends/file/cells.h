@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: MIT */
+/* Cells, for inspect.c; the rest is in queue.h. */
+#ifndef HF_FILE_CELLS_H
+#define HF_FILE_CELLS_H
+
+#include "queue.h"
+
+typedef void cell_cb(void *arg, const char *name, size_t len, uint64_t version);
+
+/* Tells of every cell that the request names (`prefix`: of each whose name begins so).
+ * Damaged files are passed over in a listing, and HF_ECORRUPT by name. */
+int hf__cells_each(struct file_queue *me, const struct hf_request *request,
+                   cell_cb *callback, void *arg, hf_error *why);
+
+#endif

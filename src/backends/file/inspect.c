@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Inspect: who holds, who waits, which latches count, which cells there are.
+ *
+ * Called outside the guard. Sessions that are gone are cleaned up first, so nobody dead
+ * is shown. Then the table is walked a part at a time, so that the guard is never held
+ * for long: what is seen of one name was true at one moment, the whole was not. Entries
+ * are copied inside the guard and told outside.
+ */
+#include <string.h>
+
+#include "../../base/clock.h"
+#include "../../base/error.h"
+#include "../../base/mem.h"
+#include "cells.h"
+
+#define PART 512 /* blocks looked at in one go */
+
+struct sight {
+    struct hf_link link;
+    hf_entry entry;
+    char program[sizeof(((struct region_slot *)0)->program)];
+    char note[HF_NOTE_MAX + 1];
+    char name[];
+};
+
+struct sights {
+    struct file_queue *me;
+    struct hf_request *request;
+    struct hf_link list;
+    int64_t now, coarse_now;
+    bool incomplete; /* no memory */
+};
+
+/* ---- Copying, in the guard --------------------------------------------------------------------- */
+
+static struct sight *sight_add(struct sights *sights, const struct region_block *record,
+                               int32_t kind, int32_t role)
+{
+    const struct block_record *r = &record->record;
+    struct sight *sight = hf__alloc(sizeof(*sight) + HF_NAME_MAX + 1);
+
+    if (!sight) {
+        sights->incomplete = true;
+        return NULL;
+    }
+    hf__table_name(sights->me, record, sight->name);
+    sight->entry = (hf_entry){
+        .size = sizeof(hf_entry),
+        .name = sight->name,
+        .host = sights->me->host_name,
+        .program = sight->program,
+        .note = sight->note,
+        .kind = kind,
+        .role = role,
+        .permits = 1,
+        .limit = r->limit ? r->limit : 1,
+        .since_ms = -1,
+        .left_ms = HF_FOREVER,
+    };
+    hf__list_push_back(&sights->list, &sight->link);
+    return sight;
+}
+
+static int64_t since_ms(const struct sights *sights, int64_t since)
+{
+    int64_t ns = sights->coarse_now - since;
+    return ns > 0 ? ns / HF_NS_PER_MS : 0;
+}
+
+static void program_copy(const struct sights *sights, uint32_t slot,
+                         struct sight *sight)
+{
+    memcpy(sight->program, sights->me->region.slots[slot].program,
+           sizeof(sight->program) - 1);
+}
+
+static void place_see(struct sights *sights, const struct region_block *record,
+                      const struct block_place *p, uint32_t place)
+{
+    bool granted = p->state == PLACE_GRANTED;
+    struct sight *sight =
+        sight_add(sights, record, p->kind, granted ? HF_HOLDER : HF_WAITER);
+
+    if (!sight)
+        return;
+    sight->entry.permits = p->permits;
+    sight->entry.pid = p->pid;
+    sight->entry.since_ms = since_ms(sights, p->since);
+    memcpy(sight->note, p->note, sizeof(sight->note) - 1);
+    if (sights->me->region.slots[p->slot].gen == p->slot_gen)
+        program_copy(sights, p->slot, sight);
+    if (!granted) {
+        sight->entry.place = place;
+        return;
+    }
+    sight->entry.token = p->token;
+    if (p->expires != HF_NEVER)
+        sight->entry.left_ms = (p->expires - sights->now) / HF_NS_PER_MS;
+}
+
+static void quick_see(struct sights *sights, const struct region_block *record)
+{
+    struct quick_hold hold;
+    struct sight *sight;
+
+    if (!hf__quick_read(record, &hold))
+        return;
+    sight = sight_add(sights, record, hold.kind, HF_HOLDER);
+    if (!sight)
+        return;
+    sight->entry.token = hold.token;
+    sight->entry.pid = sights->me->region.slots[hold.slot].pid;
+    sight->entry.since_ms = since_ms(sights, hold.since);
+    program_copy(sights, hold.slot, sight);
+}
+
+static void record_see(struct sights *sights, struct region_block *record)
+{
+    struct file_queue *me = sights->me;
+    struct block_record *r = &record->record;
+    uint32_t waiting = 0;
+
+    hf__record_expire(me, record);
+    if (r->latch_left) {
+        struct sight *sight = sight_add(sights, record, HF_LATCH, HF_OBJECT);
+        if (sight)
+            sight->entry.permits = r->latch_left;
+    }
+    quick_see(sights, record);
+    for (uint32_t i = r->first; i; i = block_at(me, i)->next) {
+        const struct block_place *p = &block_at(me, i)->place;
+        if (p->kind != HF_LATCH || p->state == PLACE_WAITING)
+            place_see(sights, record, p, waiting);
+        waiting += p->state == PLACE_WAITING;
+    }
+}
+
+static bool name_begins(const struct sights *sights, const struct region_block *record)
+{
+    const struct hf_request *request = sights->request;
+    char name[HF_NAME_MAX + 1];
+
+    if (record->record.name_len < request->name_len)
+        return false;
+    hf__table_name(sights->me, record, name);
+    return memcmp(name, request->name, request->name_len) == 0;
+}
+
+/* ---- Telling ------------------------------------------------------------------------------------ */
+
+static void sights_tell(struct sights *sights)
+{
+    struct hf_host *host = sights->me->host;
+    struct hf_link *link;
+
+    while ((link = hf__list_first(&sights->list))) {
+        struct sight *sight = HF_CONTAINER(link, struct sight, link);
+        hf__list_remove(link);
+        host->ops->entry(host, sights->request, &sight->entry);
+        hf__free(sight);
+    }
+}
+
+static int see_one(struct sights *sights, hf_error *why)
+{
+    struct file_queue *me = sights->me;
+    const struct hf_request *request = sights->request;
+    struct region_block *record;
+    int rc = hf__guard_enter(me, why);
+
+    if (rc != 0)
+        return rc;
+    record = hf__table_find(me, request->name, request->name_len, request->name_hash);
+    if (record)
+        record_see(sights, record);
+    hf__guard_leave(me);
+    sights_tell(sights);
+    return 0;
+}
+
+static int see_part(struct sights *sights, uint32_t from, uint32_t *ret_next,
+                    hf_error *why)
+{
+    struct file_queue *me = sights->me;
+    int rc = hf__guard_enter(me, why);
+    uint32_t end;
+
+    if (rc != 0)
+        return rc;
+    end = me->region.head->high_water;
+    *ret_next = from + PART < end ? from + PART : 0;
+    for (uint32_t i = from; i < end && i < from + PART; i++)
+        if (block_at(me, i)->type == BLOCK_RECORD && name_begins(sights, block_at(me, i)))
+            record_see(sights, block_at(me, i));
+    hf__guard_leave(me);
+    sights_tell(sights);
+    return 0;
+}
+
+static void cell_see(void *arg, const char *name, size_t len, uint64_t version)
+{
+    struct sights *sights = arg;
+    struct hf_host *host = sights->me->host;
+    hf_entry entry = {
+        .size = sizeof(entry),
+        .name = name,
+        .host = sights->me->host_name,
+        .program = "",
+        .note = "",
+        .kind = HF_CELL,
+        .role = HF_OBJECT,
+        .token = version,
+        .since_ms = -1,
+        .left_ms = HF_FOREVER,
+    };
+
+    (void)len;
+    host->ops->entry(host, sights->request, &entry);
+}
+
+int hf__queue_inspect(struct file_queue *me, struct hf_request *request, hf_error *why)
+{
+    struct sights sights = {
+        .me = me,
+        .request = request,
+        .now = queue_now(me),
+        .coarse_now = hf__now_coarse(),
+    };
+    uint32_t next = 1;
+    int rc = 0;
+
+    hf__list_init(&sights.list);
+    hf__slots_sweep(me);
+    if (!request->prefix)
+        rc = see_one(&sights, why);
+    while (request->prefix && rc == 0 && next)
+        rc = see_part(&sights, next, &next, why);
+    if (rc == 0)
+        rc = hf__cells_each(me, request, cell_see, &sights, why);
+    if (rc == 0 && sights.incomplete)
+        rc = hf__fail_code(why, HF_ENOMEM);
+    return rc;
+}

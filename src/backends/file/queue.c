@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The queue layout of the file store: opening, closing, and the table of functions that
+ * file.c hands to core. queue.h says what is where.
+ *
+ * Core calls all of this under the client's lock. open() is the only function that may
+ * take its time; close() accepts what is half built, and in a forked child touches
+ * nothing that the parent shares.
+ */
+#include "queue.h"
+
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "../../base/error.h"
+#include "../../base/mem.h"
+#include "../../base/url.h"
+#include "dir.h"
+#include "file.h"
+
+#define CAPABILITIES                                                                   \
+    (HF_CAP_MUTEX | HF_CAP_FAIR | HF_CAP_RW | HF_CAP_DOWNGRADE | HF_CAP_PERMITS |      \
+     HF_CAP_EXPIRING | HF_CAP_LATCH | HF_CAP_CELL | HF_CAP_LEASE | HF_CAP_DETACH |     \
+     HF_CAP_INSPECT | HF_CAP_EVICT | HF_CAP_REVOKE | HF_CAP_PROCESSES |                \
+     HF_CAP_CRASH | HF_CAP_DURABLE | HF_CAP_HANDOFF)
+
+static void queue_init(struct file_queue *me, struct hf_host *host)
+{
+    me->host = host;
+    me->dir_fd = me->live_fd = me->fifo_fd = me->region.fd = -1;
+    me->slot = SLOT_COUNT;
+    hf__list_init(&me->stakes);
+    gethostname(me->host_name, sizeof(me->host_name) - 1);
+}
+
+static int queue_open(void *session, struct hf_host *host, const struct hf_url *url,
+                      uint64_t *ret_caps, hf_error *why)
+{
+    struct file_queue *me = session;
+    int rc;
+
+    queue_init(me, host);
+    rc = hf__dir_mode(url, &me->mode, why);
+    if (rc == 0)
+        rc = hf__dir_open(url->path, &me->dir_fd, why);
+    if (rc != 0)
+        return rc;
+    (void)flock(me->dir_fd, LOCK_SH | LOCK_NB); /* so that cleaners of /tmp skip it */
+    rc = hf__region_open(&me->region, me->dir_fd, me->mode, why);
+    if (rc == 0)
+        rc = hf__slot_claim(me, why);
+    if (rc == 0)
+        *ret_caps = CAPABILITIES;
+    return rc;
+}
+
+static void stakes_free(struct file_queue *me, bool forked)
+{
+    struct hf_link *link;
+
+    while ((link = hf__list_first(&me->stakes))) {
+        struct queue_stake *stake = HF_CONTAINER(link, struct queue_stake, link);
+        if (!forked) {
+            hf__stake_free(stake);
+            continue;
+        }
+        hf__list_remove(link);
+        hf__free(stake);
+    }
+    hf__free(me->numbers);
+    if (me->retry.callback && !forked)
+        me->host->ops->stop_timer(me->host, &me->retry);
+}
+
+static void queue_close(void *session, bool forked)
+{
+    struct file_queue *me = session;
+
+    if (!me->host)
+        return;
+    if (me->fifo_fd >= 0 && !forked)
+        me->host->ops->remove_fd(me->host, me->fifo_fd);
+    if (!forked)
+        hf__slot_leave(me);
+    stakes_free(me, forked);
+    hf__peers_close(me, forked);
+    hf__slot_close(me, forked);
+    if (me->fifo_fd >= 0)
+        close(me->fifo_fd);
+    hf__region_close(&me->region);
+    if (me->dir_fd >= 0)
+        close(me->dir_fd);
+}
+
+/* ---- Requests ------------------------------------------------------------------------ */
+
+static const struct {
+    queue_verb *run;
+    bool guarded;
+} verbs[] = {
+    [HF_LATCH_SET] = { hf__queue_latch_set, true },
+    [HF_LATCH_GET] = { hf__queue_latch_get, true },
+    [HF_LATCH_DOWN] = { hf__queue_latch_down, true },
+    [HF_CELL_GET] = { hf__queue_cell_get, false },
+    [HF_CELL_SET] = { hf__queue_cell_set, false },
+    [HF_INSPECT] = { hf__queue_inspect, false },
+    [HF_EVICT] = { hf__queue_evict, true },
+    [HF_REVOKE] = { hf__queue_revoke, true },
+    [HF_DOWNGRADE] = { hf__queue_downgrade, true },
+    [HF_ADOPT] = { hf__queue_adopt, true },
+};
+
+static int queue_run(struct file_queue *me, struct hf_request *request, hf_error *why)
+{
+    size_t verb = (size_t)request->verb;
+    int rc;
+
+    if (verb >= sizeof(verbs) / sizeof(verbs[0]) || !verbs[verb].run)
+        return hf__fail_code(why, HF_EUNSUPPORTED);
+    if (!verbs[verb].guarded)
+        return verbs[verb].run(me, request, why);
+    rc = hf__guard_enter(me, why);
+    if (rc != 0)
+        return rc;
+    rc = verbs[verb].run(me, request, why);
+    hf__guard_leave(me);
+    return rc;
+}
+
+static void queue_ask(void *session, struct hf_request *request)
+{
+    struct file_queue *me = session;
+    hf_error why;
+    int rc = queue_run(me, request, &why);
+
+    me->host->ops->answered(me->host, request, rc, rc ? &why : NULL);
+}
+
+/* Requests are answered at once; of tickets only those with a stake are remembered. */
+static void queue_forget(void *session, const void *ticket_or_request)
+{
+    struct file_queue *me = session;
+
+    for (HF_EACH(link, &me->stakes)) {
+        struct queue_stake *stake = HF_CONTAINER(link, struct queue_stake, link);
+        if (stake->ticket == ticket_or_request) {
+            hf__stake_free(stake);
+            return;
+        }
+    }
+}
+
+const struct hf_backend hf__file_queue = {
+    .size = sizeof(struct hf_backend),
+    .abi = HF_BACKEND_ABI,
+    .name = "file",
+    .session_size = sizeof(struct file_queue),
+    .open = queue_open,
+    .close = queue_close,
+    .attempt = hf__queue_attempt,
+    .withdraw = hf__queue_withdraw,
+    .renew = hf__queue_renew,
+    .interest = hf__queue_interest,
+    .ask = queue_ask,
+    .forget = queue_forget,
+};

@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What can be done to a hold besides giving it back: evict, revoke, downgrade, adopt.
+ * Called in the guard, from hf__queue_ask().
+ *
+ * A hold is a place, or a quick hold in the word of its record. The latter is frozen
+ * before it is judged: its owner may then not drop it without the guard, so what we read
+ * stays true until we leave. A quick hold that was taken but not written down yet has no
+ * token that anybody could know; it counts as not there.
+ *
+ * A hold that changes hands gets a new place, which is whole before the old one goes.
+ */
+#include "../../base/clock.h"
+#include "../../base/error.h"
+#include "queue.h"
+
+static struct region_block *record_of(struct file_queue *me,
+                                      const struct hf_request *request)
+{
+    struct region_block *record =
+        hf__table_find(me, request->name, request->name_len, request->name_hash);
+
+    if (record)
+        hf__record_expire(me, record);
+    return record;
+}
+
+static bool token_in(uint64_t token, uint64_t first, uint32_t span)
+{
+    return token >= first && token - first < span;
+}
+
+/* The granted place after `place` (NULL: the first), or NULL. */
+static struct region_block *granted_next(const struct file_queue *me,
+                                         const struct region_block *record,
+                                         const struct region_block *place)
+{
+    uint32_t index = place ? place->next : record->record.first;
+    struct region_block *next = block_at(me, index);
+
+    return index && next->place.state == PLACE_GRANTED ? next : NULL;
+}
+
+/* ---- Evict and revoke ------------------------------------------------------------------------ */
+
+static bool quick_evict(struct file_queue *me, struct region_block *record,
+                        uint64_t token)
+{
+    struct quick_hold hold;
+    bool ours = (hf__record_freeze(record) & WORD_HELD) &&
+                hf__quick_read(record, &hold) && token_in(token, hold.token, hold.span);
+
+    if (ours)
+        hf__record_drop(record);
+    hf__record_settle(me, record);
+    if (ours)
+        hf__peer_wake(me, hold.slot, 0);
+    return ours;
+}
+
+int hf__queue_evict(struct file_queue *me, struct hf_request *request, hf_error *why)
+{
+    struct region_block *record = record_of(me, request), *place = NULL;
+
+    while (record && (place = granted_next(me, record, place)))
+        if (token_in(request->number, place->place.token, place->place.span)) {
+            hf__place_lose(me, place);
+            return 0;
+        }
+    if (record && quick_evict(me, record, request->number))
+        return 0;
+    return hf__fail(why, HF_ENOENT, "nobody holds it with that token");
+}
+
+static bool quick_revoke(struct file_queue *me, struct region_block *record,
+                         uint64_t token)
+{
+    struct quick_hold hold;
+
+    if (!hf__quick_read(record, &hold) ||
+        (token && !token_in(token, hold.token, hold.span)))
+        return false;
+    record->record.revoked = hold.token;
+    hf__peer_wake(me, hold.slot, 0);
+    return true;
+}
+
+static bool place_revoke(struct file_queue *me, struct region_block *place,
+                         uint64_t token)
+{
+    struct block_place *p = &place->place;
+
+    if (token && !token_in(token, p->token, p->span))
+        return false;
+    p->flags |= PLACE_REVOKED;
+    if (me->region.slots[p->slot].gen == p->slot_gen)
+        hf__peer_wake(me, p->slot, 0);
+    return true;
+}
+
+int hf__queue_revoke(struct file_queue *me, struct hf_request *request, hf_error *why)
+{
+    struct region_block *record = record_of(me, request), *place = NULL;
+    bool any = record && quick_revoke(me, record, request->number);
+
+    while (record && (place = granted_next(me, record, place)))
+        any |= place_revoke(me, place, request->number);
+    if (any)
+        return 0;
+    return hf__fail(why, HF_ENOENT, "nobody holds it%s",
+                    request->number ? " with that token" : "");
+}
+
+/* ---- Holds that change ------------------------------------------------------------------------- */
+
+/* A new place for a hold, with its token. */
+static int hold_move(struct file_queue *me, struct region_block *record,
+                     struct place_wish wish, struct hf_ticket *ticket, hf_error *why)
+{
+    struct region_block *block = hf__table_alloc(me, why);
+
+    if (!block)
+        return why->code;
+    wish.ticket = ticket;
+    wish.state = PLACE_GRANTED;
+    wish.expires = ticket->ttl_ns ? queue_now(me) + ticket->ttl_ns : HF_NEVER;
+    hf__place_put(me, block, record, &wish);
+    ticket_set(ticket, TICKET_PLACE, block_index(me, block), 0, block->place.seq);
+    return 0;
+}
+
+/* The quick hold of `record`, which is frozen, becomes a place. */
+static int quick_move(struct file_queue *me, struct region_block *record,
+                      const struct quick_hold *hold, int32_t kind,
+                      struct hf_ticket *ticket, hf_error *why)
+{
+    struct place_wish wish = {
+        .kind = kind,
+        .permits = 1,
+        .token = hold->token,
+        .span = hold->span,
+        .since = hold->since,
+        .note = "",
+    };
+    int rc = hold_move(me, record, wish, ticket, why);
+
+    if (rc == 0)
+        hf__record_drop(record);
+    return rc;
+}
+
+static int quick_downgrade(struct file_queue *me, struct hf_ticket *ticket,
+                           hf_error *why)
+{
+    struct region_block *record = block_at(me, ticket_block(ticket));
+    struct quick_hold hold;
+    int rc;
+
+    if (!hf__quick_mine(me, ticket))
+        return hf__fail_code(why, HF_ELOST);
+    hf__record_freeze(record);
+    rc = hf__quick_read(record, &hold)
+             ? quick_move(me, record, &hold, HF_READ, ticket, why)
+             : hf__fail_code(why, HF_ELOST);
+    if (rc == 0)
+        me->held--;
+    hf__record_settle(me, record);
+    return rc;
+}
+
+static struct region_block *hold_of(struct file_queue *me,
+                                    const struct hf_ticket *ticket)
+{
+    struct region_block *place = NULL;
+
+    if (ticket_mode(ticket) == TICKET_PLACE)
+        place = hf__place_find(me, ticket_block(ticket), ticket->store[2]);
+    if (place && (place->place.state != PLACE_GRANTED ||
+                  place->place.expires <= queue_now(me)))
+        place = NULL;
+    return place;
+}
+
+int hf__queue_downgrade(struct file_queue *me, struct hf_request *request,
+                        hf_error *why)
+{
+    struct region_block *place, *record;
+
+    if (ticket_mode(request->ticket) == TICKET_QUICK)
+        return quick_downgrade(me, request->ticket, why);
+    place = hold_of(me, request->ticket);
+    if (!place)
+        return hf__fail_code(why, HF_ELOST);
+    if (place->place.kind != HF_WRITE)
+        return 0; /* done before */
+    record = block_at(me, place->place.record);
+    place->place.kind = HF_READ;
+    guard_step();
+    record->record.tally.exclusive--;
+    record->record.tally.readers++;
+    hf__record_settle(me, record);
+    return 0;
+}
+
+static int quick_adopt(struct file_queue *me, struct region_block *record,
+                       struct hf_request *request, hf_error *why)
+{
+    struct quick_hold hold;
+    int rc = HF_ENOENT;
+
+    if ((hf__record_freeze(record) & WORD_HELD) && hf__quick_read(record, &hold) &&
+        id_same(&hold.id, &request->other))
+        rc = quick_move(me, record, &hold, hold.kind, request->ticket, why);
+    hf__record_settle(me, record);
+    if (rc == 0)
+        hf__peer_wake(me, hold.slot, 0);
+    return rc;
+}
+
+static int place_adopt(struct file_queue *me, struct region_block *record,
+                       struct hf_request *request, hf_error *why)
+{
+    struct region_block *old = NULL;
+    int rc = HF_ENOENT;
+
+    while ((old = granted_next(me, record, old)))
+        if (id_same(&old->place.id, &request->other)) {
+            const struct block_place *p = &old->place;
+            struct place_wish wish = { .kind = p->kind, .permits = p->permits,
+                                       .token = p->token, .span = p->span,
+                                       .since = p->since, .note = p->note };
+            rc = hold_move(me, record, wish, request->ticket, why);
+            if (rc == 0)
+                hf__place_lose(me, old);
+            break;
+        }
+    return rc;
+}
+
+/* The first in line has to watch the new holder, hence the last wake-up. */
+int hf__queue_adopt(struct file_queue *me, struct hf_request *request, hf_error *why)
+{
+    struct region_block *record = record_of(me, request);
+    struct region_block *place = hold_of(me, request->ticket);
+    int rc = HF_ENOENT;
+
+    if (record && !place) {
+        rc = place_adopt(me, record, request, why);
+        if (rc == HF_ENOENT)
+            rc = quick_adopt(me, record, request, why);
+        place = rc == 0 ? hold_of(me, request->ticket) : NULL;
+        if (place && record->record.first_waiting)
+            hf__peer_wake(me, block_at(me, record->record.first_waiting)->place.slot,
+                          record->record.first_waiting);
+    }
+    if (place) {
+        request->grant = hf__place_grant(place);
+        return 0;
+    }
+    return rc == HF_ENOENT ? hf__fail(why, rc, "there is no such hold") : rc;
+}
