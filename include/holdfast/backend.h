@@ -71,8 +71,9 @@ enum hf_ticket_flag {
     HF_TICKET_DETACHED = 1 << 1, /* outlives the session; ends with its lease */
 };
 
-/* A place in the queue of a name. Core fills it in and keeps it; `store` is the
- * store's own, zeroed before the first attempt. */
+/* A place in the queue of a name. Core fills it in and keeps it; `store` is the store's
+ * own, zeroed before the first attempt. So is `hint`, which core may hand on to a later
+ * ticket of the same name, kind and session: a short cut, 0 or possibly out of date. */
 struct hf_ticket {
     struct hf_id id;
     const char *name;
@@ -86,6 +87,7 @@ struct hf_ticket {
     int64_t ttl_ns;   /* the lease wanted, 0: none (the session's life instead) */
     const char *note; /* "" if there is none */
     uint64_t store[4];
+    uint64_t hint;
 };
 
 struct hf_grant {

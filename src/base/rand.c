@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Random bytes through a buffer per thread, so that an id costs no system call.
+ * Random bytes through a pool, so that an id costs no system call.
  *
  * Each filling takes a fresh 256-bit key from the kernel and stretches it with ChaCha8,
  * four blocks side by side: a 128-bit id then costs a few nanoseconds, where the
  * kernel's own bytes would cost fifty. The key is forgotten at once.
  *
- * Called from any thread, not from signal handlers. The buffer remembers the mark of
+ * Not for signal handlers. The pool remembers the mark of
  * the process that filled it; a forked child has another mark and fills its own before
  * the first byte. Bytes are wiped as they are served, so no two callers get the same
  * ones and none can be read from memory later.
@@ -18,21 +18,10 @@
 #include <string.h>
 #include <sys/random.h>
 
-#include "fork.h"
-
-#define POOL_SIZE 4096
 
 typedef uint32_t lanes __attribute__((vector_size(16)));
 
 enum { ROUNDS = 8, WORDS = 16, KEY_WORDS = 8 };
-
-struct pool {
-    uint64_t mark;
-    size_t left; /* unserved bytes, at the end of `bytes` */
-    unsigned char bytes[POOL_SIZE];
-};
-
-static _Thread_local struct pool pool;
 
 static int kernel_random(unsigned char *buffer, size_t size)
 {
@@ -89,7 +78,7 @@ static void four_blocks(const uint32_t *key, uint32_t counter, lanes *out)
         out[i] = x[i] + start[i];
 }
 
-static int pool_fill(struct pool *p, uint64_t mark)
+static int pool_fill(struct hf_random *p, uint64_t mark)
 {
     uint32_t key[KEY_WORDS];
     lanes blocks[WORDS];
@@ -108,20 +97,10 @@ static int pool_fill(struct pool *p, uint64_t mark)
     return 0;
 }
 
-int hf__random(void *buffer, size_t size)
+int hf__random_slow(struct hf_random *pool, void *buffer, size_t size)
 {
-    struct pool *p = &pool;
-
-    if (size > sizeof p->bytes)
+    if (size >= sizeof pool->bytes)
         return kernel_random(buffer, size);
-    if (p->left <= size || hf__forked(p->mark)) { /* bytes left: so there is a page */
-        int rc = pool_fill(p, hf__fork_mark());
-        if (rc)
-            return rc;
-    }
-    unsigned char *from = p->bytes + sizeof p->bytes - p->left;
-    memcpy(buffer, from, size);
-    explicit_bzero(from, size);
-    p->left -= size;
-    return 0;
+    int rc = pool_fill(pool, hf__fork_mark());
+    return rc ? rc : hf__random(pool, buffer, size);
 }

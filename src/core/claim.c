@@ -82,6 +82,7 @@ static void claim_reset(struct claim *claim)
     claim->offered = claim->impatient = false;
 }
 
+/* A claim of its own, so its hint is 0; one that is used again keeps it. */
 static bool set_name(struct claim *claim, const char *name, size_t len, uint32_t hash)
 {
     char *copy = claim->name;
@@ -107,7 +108,7 @@ struct claim *hf__claim_new(hf_client *client, const char *name, size_t len,
         return NULL;
     claim_reset(claim);
     if (!set_name(claim, name, len, hash) ||
-        hf__random(&claim->ticket.id, sizeof(claim->ticket.id)) != 0) {
+        hf__random(&claim->client->ids, &claim->ticket.id, sizeof(claim->ticket.id)) != 0) {
         claim_destroy(claim);
         return NULL;
     }
@@ -245,7 +246,7 @@ struct claim *hf__claim_reuse(hf_client *client, const char *name, size_t len,
         if (ticket->kind == kind)
             found = claim;
     }
-    if (!found || hf__random(&found->ticket.id, sizeof(found->ticket.id)) != 0)
+    if (!found || hf__random(&client->ids, &found->ticket.id, sizeof(found->ticket.id)) != 0)
         return NULL;
     hf__list_remove(&found->all);
     client->idle_count--;
@@ -400,7 +401,7 @@ static void claim_restart(struct claim *claim)
     claim->repeats = 0;
     claim->impatient = false;
     memset(claim->ticket.store, 0, sizeof(claim->ticket.store));
-    if (hf__random(&claim->ticket.id, sizeof(claim->ticket.id)) != 0) {
+    if (hf__random(&claim->client->ids, &claim->ticket.id, sizeof(claim->ticket.id)) != 0) {
         hf__acquire_undo(front, HF_ESYSTEM);
         return;
     }

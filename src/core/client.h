@@ -18,6 +18,7 @@
 #define HF_CORE_CLIENT_H
 
 #include "../base/list.h"
+#include "../base/rand.h"
 #include "handle.h"
 #include "loop.h"
 
@@ -187,6 +188,7 @@ struct hf_client {
     struct handle *free_holds;
     uint32_t free_holds_count;
     hf_error answer;      /* the store's sentence, for inline failures */
+    struct hf_random ids;
 
     /* Who drives the loop (wait.c). */
     bool led;

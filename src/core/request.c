@@ -112,7 +112,7 @@ int hf__request(hf_client *client, struct asked *asked, hf_error *why)
         return hf__fail_code(why, rc);
     op->reserved = true;
     hf__list_push_back(&client->ops, &op->all);
-    if (hf__random(&asked->request.id, sizeof(asked->request.id)) != 0)
+    if (hf__random(&client->ids, &asked->request.id, sizeof(asked->request.id)) != 0)
         hf__op_finish(op, hf__fail_code(&op->why, HF_ESYSTEM));
     else
         request_send(op);

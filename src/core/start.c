@@ -30,7 +30,7 @@ struct plan {
 
 static uint64_t this_thread(void)
 {
-    static _Thread_local char here;
+    static _Thread_local char here __attribute__((tls_model("initial-exec")));
     return (uint64_t)(uintptr_t)&here;
 }
 

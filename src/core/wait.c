@@ -30,7 +30,9 @@ struct sleeper {
     pthread_cond_t cond;
 };
 
-static _Thread_local const hf_client *calling_back;
+/* Small enough for the static block of a library that is loaded late. */
+static _Thread_local const hf_client *calling_back
+    __attribute__((tls_model("initial-exec")));
 
 bool hf__in_callback(const hf_client *client)
 {

@@ -59,6 +59,8 @@ static void adopt_ordinary_hold(struct env *e)
     client_close(e, a);
     CHECK_RC(hf_hold_verify(adopted, NULL), 0);
     client_close(e, b);
+    CHECK_RC(hf_release(hold, NULL), HF_ECLOSED);
+    CHECK_RC(hf_release(adopted, NULL), HF_ECLOSED);
     check_free(e);
 }
 
@@ -122,6 +124,7 @@ static void detached_outlives_client(struct env *e)
     hf_hold *adopted = NULL;
     CHECK_RC(hf_hold_id(hold, 0, id, sizeof id, NULL), 0);
     client_close(e, a);
+    CHECK_RC(hf_release(hold, NULL), HF_ECLOSED);
     CHECK_BUSY(e, b, .rival = true);
     CHECK_RC(hf_adopt(b, id, &options, &adopted, NULL), 0);
     let_go(adopted);
@@ -200,6 +203,7 @@ static void adopt_in_another_process(struct env *e)
     taker_say(&taker, "adopt %s %d 0", id, TTL);
     CHECK_TEXT(taker_expect(&taker, "held"), token);
     client_close(e, a);
+    CHECK_RC(hf_release(hold, NULL), HF_ECLOSED);
     CHECK_BUSY(e, b, .rival = true);
     taker_say(&taker, "verify");
     taker_expect(&taker, "done");

@@ -325,7 +325,7 @@ static void close_beside_silent_store(struct env *e)
 {
     hf_client *client = hasty_client(e);
     struct told told = { 0 };
-    held(e, client);
+    hf_hold *hold = held(e, client);
     ballast_ensure(e, "other");
     hf__fault_pause(true);
     begin(e, client, told_hold, &told, .name = "other", .timeout = HF_FOREVER);
@@ -334,6 +334,7 @@ static void close_beside_silent_store(struct env *e)
     CHECK(real_ms() - since < 10000);
     CHECK_EQ(told.ended, 1);
     CHECK_RC(told.rc, HF_ECLOSED);
+    CHECK_RC(hf_release(hold, NULL), HF_ECLOSED);
     hf__fault_pause(false);
     check_free(e);
 }

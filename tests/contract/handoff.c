@@ -177,7 +177,8 @@ static void handoff_among_quitters(struct env *e)
     check_free(e);
 }
 
-/* The hold that would be handed on is taken away: the waiters still get their turn. */
+/* The hold that would be handed on is taken away: it is not handed on, and those who
+ * wait for it get their turn after whoever has the lock now. */
 static void eviction_before_handoff(struct env *e)
 {
     hf_op *ops[5];
@@ -188,9 +189,12 @@ static void eviction_before_handoff(struct env *e)
     for (uint64_t i = 0; i < 5; i++)
         ops[i] = begin(e, a, NULL, NULL, .timeout = HF_FOREVER, .who = i + 2);
     holder_evict(e, b);
+    EVENTUALLY(hf_hold_state(hold) == HF_LOST || hf_op_done(ops[0]))
+        ;
     CHECK_RC(hf_release(hold, NULL), HF_ELOST);
     for (int i = 0; i < 5; i++) {
         CHECK_RC(op_end(ops[i], HF_FOREVER, &next), 0);
+        CHECK_RC(hf_hold_verify(next, NULL), 0);
         let_go(next);
     }
     check_free(e);

@@ -14,10 +14,11 @@ static void close_frees(struct env *e)
 {
     hf_client *a = client_open(e);
     hf_client *b = client_open(e);
-    held(e, a);
+    hf_hold *hold = held(e, a);
     CHECK_BUSY(e, b, .rival = true);
     client_close(e, a);
     let_go(held(e, b, .rival = true));
+    CHECK_RC(hf_release(hold, NULL), HF_ECLOSED);
 }
 
 static void close_lets_waiter_in(struct env *e)
@@ -25,13 +26,14 @@ static void close_lets_waiter_in(struct env *e)
     struct contender waiter;
     hf_client *a = client_open(e);
     hf_client *b = client_open(e);
-    held(e, a);
+    hf_hold *hold = held(e, a);
     contend(&waiter, e, b, .rival = true, .timeout = HF_FOREVER);
     EVENTUALLY(queued(e, b, 1))
         ;
     client_close(e, a);
     CHECK_RC(contender_join(&waiter), 0);
     let_go(waiter.hold);
+    CHECK_RC(hf_release(hold, NULL), HF_ECLOSED);
 }
 
 /* A thread inside hf_acquire(), an op, and a callback: all of them are told. */

@@ -65,8 +65,8 @@ hf_client *opened(const char *url);
 /* Tries once to take `want`. */
 int try_want(hf_client *client, hf_want want, hf_hold **ret_hold);
 
-/* Another process that holds something: prints a line when it has it, keeps it until a
- * line is written to it or it is killed. */
+/* Another process that holds something: it prints a line when it has it, and keeps it
+ * until its input ends or it is killed. */
 struct other {
     pid_t pid;
     int in;
@@ -77,7 +77,7 @@ struct other {
 void other_start(struct other *other, void (*body)(void *arg), void *arg);
 void other_run(struct other *other, const char *const *argv);
 void other_expect(struct other *other, const char *line);
-/* For the body: says the line; waits for one, or for the end of the other process. */
+/* For the body: says the line; waits for the end of its input. */
 void other_say(const char *line);
 void other_wait(void);
 /* Lets it go on and end; the exit status. And: kills it with SIGKILL. */

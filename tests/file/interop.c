@@ -14,7 +14,8 @@
 static void tool_start(struct other *tool, const char *how)
 {
     const char *const argv[] = {
-        "flock", how, in_scratch(FILE_NAME), "sh", "-c", "echo held; read line", NULL,
+        "flock", how, in_scratch(FILE_NAME), "sh", "-c", "echo held; cat >/dev/null",
+        NULL,
     };
 
     other_run(tool, argv);

@@ -9,13 +9,15 @@
  * one wake-up there and a thread sleeps on although its lock is free. So: a partner
  * client holds a name for each thread, all threads block on their names through one
  * client, and once all of them stand in the queue the partner releases the names in
- * random order with random gaps. Once with a quiet client, and once while the same client
+ * random order, one to four at a time, and waits for those callers to come out: whoever
+ * led by then has left, and somebody else has to take over. Once with a quiet client, and once while the same client
  * also serves asynchronous acquires with callbacks, which bring the background thread in.
  */
 #include "stress.h"
 
 #include <poll.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,6 +31,7 @@ struct hall {
     int threads, rounds;
     uint64_t random;
     pthread_barrier_t gate;
+    sem_t out; /* posted by each caller that came out */
     atomic_int woken, failed;
     atomic_bool noise_over;
     atomic_int noise_pending, noise_done;
@@ -58,6 +61,7 @@ static void *caller_run(void *arg)
             atomic_fetch_add(&hall->failed, 1);
             tap_note("%s: %s", caller->name, why.text);
         }
+        sem_post(&hall->out);
         pthread_barrier_wait(&hall->gate); /* all were released */
     }
     return NULL;
@@ -141,10 +145,15 @@ static void hall_round(struct hall *hall, struct caller *callers)
         poll(NULL, 0, 1);
     }
     shuffle(&hall->random, holds, hall->threads);
-    for (int i = 0; i < hall->threads; i++) {
-        spin(random_below(&hall->random, 3) ? 0 : random_below(&hall->random, 20000));
-        if (hf_release(holds[i], &why))
-            tap_bail("hf_release: %s", why.text);
+    for (int i = 0, burst; i < hall->threads; i += burst) {
+        burst = 1 + (int)random_below(&hall->random, 4);
+        burst = burst < hall->threads - i ? burst : hall->threads - i;
+        for (int j = 0; j < burst; j++) {
+            if (hf_release(holds[i + j], &why))
+                tap_bail("hf_release: %s", why.text);
+        }
+        for (int j = 0; j < burst; j++)
+            sem_wait(&hall->out); /* one that never comes is the watchdog's */
     }
     pthread_barrier_wait(&hall->gate);
 }
@@ -162,6 +171,7 @@ static void hall_run(const char *url, const struct stress_options *options, bool
     tap_note("%s, %s", url, noise ? "with asynchronous noise" : "quiet");
     hall.client = open_or_bail(url, NULL);
     hall.partner = open_or_bail(url, NULL);
+    sem_init(&hall.out, 0, 0);
     pthread_barrier_init(&hall.gate, NULL, (unsigned)hall.threads + 1);
     for (int i = 0; i < hall.threads; i++) {
         callers[i].hall = &hall;
@@ -198,7 +208,7 @@ int main(int argc, char **argv)
     stress_options(argc, argv, &options);
     if (options.threads > THREADS_MAX)
         tap_bail("at most %d threads", THREADS_MAX);
-    watchdog(120 + options.rounds);
+    watchdog(60 + options.rounds);
     scratch_make(dir, sizeof dir);
     snprintf(url, sizeof url, "file:%s", dir);
     for (int noise = 0; noise < 2; noise++) {

@@ -133,6 +133,18 @@ static void step_kinds(struct script *script)
     }
 }
 
+/* A name and a note that need memory of their own. */
+static void step_long(struct script *script)
+{
+    hf_acquire_options options = { .size = sizeof options, .note = "a note to keep" };
+    char name[200];
+    hf_want want = hf_fair(name);
+
+    memset(name, 'n', sizeof name);
+    name[sizeof name - 1] = '\0';
+    release(script, acquire_with(script, script->a, &want, 1, &options));
+}
+
 static void step_reentrant(struct script *script)
 {
     hf_want want = hf_reentrant("reentrant");
@@ -290,11 +302,11 @@ static const struct {
     const char *name;
     void (*run)(struct script *);
 } steps[] = {
-    { "kinds", step_kinds },         { "reentrant", step_reentrant },
-    { "multi", step_multi },         { "renew", step_renew },
-    { "contended", step_contended }, { "timeout", step_timeout },
-    { "objects", step_objects },     { "look", step_look },
-    { "adopt", step_adopt },
+    { "kinds", step_kinds },         { "long", step_long },
+    { "reentrant", step_reentrant }, { "multi", step_multi },
+    { "renew", step_renew },         { "contended", step_contended },
+    { "timeout", step_timeout },     { "objects", step_objects },
+    { "look", step_look },           { "adopt", step_adopt },
 };
 
 /* What a run that was cut short may rightly leave: a latch that counts, a cell. */
@@ -404,8 +416,8 @@ int main(int argc, char **argv)
         tap_bail("cannot move the clock");
     snprintf(url, sizeof url, "file:%s/store", dir);
     script_test("mem:oom", HF_DRIVER_USER);
-    script_test(url, HF_DRIVER_USER);
     script_test("mem:oom", HF_DRIVER_THREAD);
+    script_test(url, HF_DRIVER_USER);
     script_test(url, HF_DRIVER_THREAD);
     scratch_remove(dir);
     return tap_done();

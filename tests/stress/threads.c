@@ -14,6 +14,7 @@
 
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -59,13 +60,23 @@ static void must(struct arena *arena, bool good)
         atomic_fetch_add(&arena->violations, 1);
 }
 
+/* Long enough for others to run into us. */
+static void dwell(void)
+{
+    static _Thread_local unsigned visits;
+
+    spin(20);
+    if (++visits % 8 == 0)
+        sched_yield();
+}
+
 static void visit_one(struct arena *arena, uint64_t token)
 {
     must(arena, atomic_fetch_add(&arena->inside_one, 1) == 0);
     must(arena, token > arena->one_token);
     arena->one_token = token;
     arena->one++;
-    spin(10);
+    dwell();
     atomic_fetch_add(&arena->one_visits, 1);
     must(arena, atomic_fetch_sub(&arena->inside_one, 1) == 1);
 }
@@ -74,7 +85,7 @@ static void visit_other(struct arena *arena)
 {
     must(arena, atomic_fetch_add(&arena->inside_other, 1) == 0);
     arena->other++;
-    spin(10);
+    dwell();
     atomic_fetch_add(&arena->other_visits, 1);
     must(arena, atomic_fetch_sub(&arena->inside_other, 1) == 1);
 }
@@ -85,6 +96,7 @@ static void visit_rw(struct arena *arena, bool write)
         must(arena, atomic_fetch_add(&arena->writers, 1) == 0);
         must(arena, atomic_load(&arena->readers) == 0);
         arena->rw++;
+        dwell();
         atomic_fetch_add(&arena->rw_visits, 1);
         must(arena, atomic_fetch_sub(&arena->writers, 1) == 1);
         return;
@@ -92,13 +104,14 @@ static void visit_rw(struct arena *arena, bool write)
     atomic_fetch_add(&arena->readers, 1);
     must(arena, atomic_load(&arena->writers) == 0);
     must(arena, arena->rw >= 0);
+    dwell();
     atomic_fetch_sub(&arena->readers, 1);
 }
 
 static void visit_semaphore(struct arena *arena, int permits)
 {
     must(arena, atomic_fetch_add(&arena->permits, permits) + permits <= LIMIT);
-    spin(10);
+    dwell();
     atomic_fetch_sub(&arena->permits, permits);
 }
 

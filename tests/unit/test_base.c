@@ -24,6 +24,8 @@
 #include "../../src/base/mem.h"
 #include "../../src/base/rand.h"
 
+static _Thread_local struct hf_random pool;
+
 static void *shared_page(size_t size)
 {
     void *page =
@@ -410,11 +412,11 @@ START_TEST(random_is_unique_over_children)
     enum { CHILDREN = 1000 };
     struct id *ids = shared_page((CHILDREN + 1) * sizeof *ids);
 
-    ck_assert_int_eq(hf__random(&ids[CHILDREN], sizeof *ids), 0);
+    ck_assert_int_eq(hf__random(&pool, &ids[CHILDREN], sizeof *ids), 0);
     for (int i = 0; i < CHILDREN; i++) {
         pid_t child = fork();
         if (child == 0)
-            _exit(hf__random(&ids[i], sizeof *ids) != 0);
+            _exit(hf__random(&pool, &ids[i], sizeof *ids) != 0);
         wait_for(child);
     }
     assert_unique(ids, CHILDREN + 1);
@@ -426,7 +428,7 @@ START_TEST(random_is_unique_in_a_process)
     enum { COUNT = 10000 };
     struct id *ids = calloc(COUNT, sizeof *ids);
     for (int i = 0; i < COUNT; i++)
-        ck_assert_int_eq(hf__random(&ids[i], sizeof *ids), 0);
+        ck_assert_int_eq(hf__random(&pool, &ids[i], sizeof *ids), 0);
     assert_unique(ids, COUNT);
     free(ids);
 }
@@ -435,7 +437,7 @@ END_TEST
 static void *random_thread(void *ids)
 {
     for (int i = 0; i < 1000; i++)
-        if (hf__random((struct id *)ids + i, sizeof(struct id)) != 0)
+        if (hf__random(&pool, (struct id *)ids + i, sizeof(struct id)) != 0)
             return ids;
     return NULL;
 }
@@ -467,7 +469,7 @@ START_TEST(random_fills_any_size)
         unsigned char *seen = calloc(1, sizes[i] + 1);
         unsigned char *bytes = calloc(1, sizes[i] + 1);
         for (int round = 0; round < 20; round++) {
-            ck_assert_int_eq(hf__random(bytes, sizes[i]), 0);
+            ck_assert_int_eq(hf__random(&pool, bytes, sizes[i]), 0);
             ck_assert_uint_eq(bytes[sizes[i]], 0);
             for (size_t at = 0; at < sizes[i]; at++)
                 seen[at] |= bytes[at];
@@ -502,7 +504,7 @@ START_TEST(random_survives_signals)
     do {
         memset(bytes, 0, SIZE);
         alarms = 0;
-        ck_assert_int_eq(hf__random(bytes, SIZE), 0);
+        ck_assert_int_eq(hf__random(&pool, bytes, SIZE), 0);
     } while (alarms == 0);
     memset(&often, 0, sizeof often);
     setitimer(ITIMER_REAL, &often, NULL);

@@ -171,12 +171,12 @@ START_TEST(a_forked_child_touches_nothing_of_its_parent)
     if (child == 0) {
         struct fake_host *own = calloc(1, sizeof(*own));
         struct hf_ticket same = fake_ticket("n", HF_MUTEX);
-        for (int i = 0; i < HOSTS; i++)
-            fake_close_forked(&hosts[i]);
-        bool clean = hf__mem_live() == live_before;
         fake_open(own, &hf__backend_memory, "mem:test", NULL);
         bool in = fake_try(own, &same).what == FAKE_GRANTED;
+        for (int i = 0; i < HOSTS; i++)
+            fake_close_forked(&hosts[i]);
         fake_close(own);
+        bool clean = hf__mem_live() == live_before;
         free(own);
         _exit(clean && in ? 0 : 1);
     }
@@ -215,6 +215,23 @@ START_TEST(mutex_goes_from_one_to_the_next)
     ck_assert_uint_gt(fake_expect_grant(a, &third), next);
     leave(a, &third);
     ck_assert_int_eq(fake_try(c, &tries).what, FAKE_GRANTED);
+    space_close();
+}
+END_TEST
+
+START_TEST(own_tickets_are_told_in_the_call)
+{
+    struct hf_ticket held = fake_ticket("n", HF_MUTEX);
+    struct hf_ticket waits = fake_ticket("n", HF_MUTEX);
+
+    space_open();
+    grant(a, &held);
+    queue(a, &waits);
+    leave(a, &held);
+    ck_assert_uint_eq(a->count, 1);
+    fake_expect_grant(a, &waits);
+    ck_assert(fake_quiet(a));
+    ck_assert_uint_eq(a->wakes, 0);
     space_close();
 }
 END_TEST
@@ -458,10 +475,10 @@ START_TEST(renewal_keeps_a_lease)
         ck_assert_int_eq(fake_renew(a, &held, HF_RENEW), HF_RENEWED);
         ck_assert(fake_quiet(b));
     }
-    held.ttl_ns = 2 * SECOND; /* shorter: who waits must hear of it */
+    held.ttl_ns = SECOND / 2; /* shorter: who waits must hear of it */
     ck_assert_int_eq(fake_renew(a, &held, HF_RENEW), HF_RENEWED);
     ck_assert(fake_quiet(b));
-    false_clock.now_ns += 2 * SECOND;
+    false_clock.now_ns += SECOND / 2;
     fake_expect_grant(b, &waits);
     grant(c, &plain);
     ck_assert_int_eq(fake_renew(c, &plain, HF_RENEW), HF_STILL_HELD);
@@ -927,6 +944,21 @@ START_TEST(many_names_of_all_lengths)
 }
 END_TEST
 
+START_TEST(names_may_share_a_hash)
+{
+    struct hf_ticket first = fake_ticket("first", HF_MUTEX);
+    struct hf_ticket other = fake_ticket("other", HF_MUTEX);
+
+    space_open();
+    other.name_hash = first.name_hash;
+    grant(a, &first);
+    grant(b, &other);
+    leave(a, &first);
+    leave(b, &other);
+    space_close();
+}
+END_TEST
+
 START_TEST(without_memory_nothing_is_left_behind)
 {
     char long_name[200];
@@ -1145,8 +1177,9 @@ END_TEST
 UNIT_MAIN("memory", urls_name_a_space, close_lets_the_next_in,
           detached_holds_stay_for_their_lease,
           a_forked_child_touches_nothing_of_its_parent, mutex_goes_from_one_to_the_next,
-          requests_may_be_repeated, kinds_meet_as_they_should, nobody_overtakes,
-          permits_add_up, a_name_is_used_as_one_thing, a_grant_reserves_numbers,
+          own_tickets_are_told_in_the_call, requests_may_be_repeated,
+          kinds_meet_as_they_should, nobody_overtakes, permits_add_up,
+          a_name_is_used_as_one_thing, a_grant_reserves_numbers,
           forgotten_tickets_hear_nothing, a_lease_ends_when_somebody_looks,
           renewal_keeps_a_lease, the_alarm_follows_the_queue,
           one_timer_serves_all_that_wait, eviction_takes_exactly_that_token,
@@ -1155,5 +1188,6 @@ UNIT_MAIN("memory", urls_name_a_space, close_lets_the_next_in,
           downgrade_lets_readers_in, a_latch_opens_for_all, counting_down_is_done_once,
           a_cell_changes_by_version, a_cell_is_set_once_per_request,
           a_report_shows_who_holds_and_waits, a_report_may_cover_many_names,
-          many_names_of_all_lengths, without_memory_nothing_is_left_behind,
-          the_store_does_what_the_model_does, threads_exclude_each_other)
+          many_names_of_all_lengths, names_may_share_a_hash,
+          without_memory_nothing_is_left_behind, the_store_does_what_the_model_does,
+          threads_exclude_each_other)

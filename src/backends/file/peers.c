@@ -167,6 +167,12 @@ static void dead_reap(struct file_queue *me, const struct queue_target *dead,
             hf__slot_reap(me, dead[i].slot);
 }
 
+static bool process_over(int fd)
+{
+    struct pollfd poll_fd = { .fd = fd, .events = POLLIN };
+    return poll(&poll_fd, 1, 0) > 0;
+}
+
 static void process_ended(void *arg, uint32_t events)
 {
     struct queue_peer *peer = arg;
@@ -175,6 +181,8 @@ static void process_ended(void *arg, uint32_t events)
     hf_error why;
 
     (void)events;
+    if (!process_over(peer->process))
+        return; /* meant for an older descriptor with the same number */
     me->host->ops->remove_fd(me->host, peer->process);
     peer->in_loop = false;
     if (hf__guard_enter(me, &why) != 0) {
@@ -183,12 +191,6 @@ static void process_ended(void *arg, uint32_t events)
     }
     dead_reap(me, &dead, 1);
     hf__guard_leave(me);
-}
-
-static bool process_over(int fd)
-{
-    struct pollfd poll_fd = { .fd = fd, .events = POLLIN };
-    return poll(&poll_fd, 1, 0) > 0;
 }
 
 enum process_answer { PROCESS_LIVES, PROCESS_DEAD, PROCESS_UNKNOWN };
@@ -212,20 +214,37 @@ static enum process_answer process_open(const struct region_slot *s, int *ret_fd
     return start == 0 ? PROCESS_UNKNOWN : PROCESS_DEAD;
 }
 
-static enum process_answer process_check(struct file_queue *me, uint32_t slot, bool stay)
+/*
+ * The slot may pass to another session while we look at it, and the pid that we read
+ * belong to either. If the generation is still the same afterwards it was the right one.
+ */
+static enum process_answer peer_open(struct file_queue *me, struct queue_peer *peer,
+                                     const struct queue_target *target)
 {
-    const struct region_slot *s = &me->region.slots[slot];
-    struct queue_peer *peer = peer_of(me, slot);
+    enum process_answer answer =
+        process_open(&me->region.slots[target->slot], &peer->process);
+
+    if (slot_gen(me, target->slot) == target->gen)
+        return answer;
+    peer_forget(peer, false);
+    return PROCESS_LIVES;
+}
+
+static enum process_answer process_check(struct file_queue *me,
+                                         const struct queue_target *target, bool stay)
+{
+    const struct region_slot *s = &me->region.slots[target->slot];
+    struct queue_peer *peer = peer_of(me, target->slot);
     enum process_answer answer;
 
     if (!peer)
         return PROCESS_UNKNOWN;
-    if (__atomic_load_n(&s->pid, __ATOMIC_RELAXED) == me->pid ||
-        (stay && peer->in_loop))
+    if (peer->gen != target->gen ||
+        __atomic_load_n(&s->pid, __ATOMIC_RELAXED) == me->pid || (stay && peer->in_loop))
         return PROCESS_LIVES;
     if (peer->process < 0) {
-        answer = process_open(s, &peer->process);
-        if (answer != PROCESS_LIVES)
+        answer = peer_open(me, peer, target);
+        if (answer != PROCESS_LIVES || !peer->queue)
             return answer;
     }
     if (stay && me->host->ops->add_fd(me->host, peer->process, EPOLLIN, process_ended,
@@ -251,7 +270,7 @@ static bool target_dead(struct file_queue *me, const struct queue_target *target
     if (state == SLOT_CLOSED)
         return true;
     if (space && space == me->space && __atomic_load_n(&s->start, __ATOMIC_RELAXED))
-        answer = process_check(me, target->slot, stay);
+        answer = process_check(me, target, stay);
     if (answer == PROCESS_UNKNOWN && !hf__slot_locked(me, target->slot))
         answer = PROCESS_DEAD;
     if (answer == PROCESS_UNKNOWN)

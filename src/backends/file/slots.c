@@ -162,33 +162,35 @@ void hf__slot_reap(struct file_queue *me, uint32_t slot)
     guard_step();
 }
 
+static bool slot_silent(const struct file_queue *me, uint32_t slot)
+{
+    const struct region_slot *s = &me->region.slots[slot];
+    return __atomic_load_n(&s->state, __ATOMIC_ACQUIRE) != SLOT_FREE &&
+           !hf__slot_locked(me, slot);
+}
+
 /* Sessions without their lock, to be looked at again in the guard. */
-static uint32_t slots_silent(const struct file_queue *me, struct queue_target *silent)
+static uint32_t slots_silent(const struct file_queue *me, uint32_t *silent)
 {
     uint32_t count = 0;
 
-    for (uint32_t i = 0; i < SLOT_COUNT; i++) {
-        const struct region_slot *s = &me->region.slots[i];
-        if (__atomic_load_n(&s->state, __ATOMIC_ACQUIRE) != SLOT_FREE &&
-            !hf__slot_locked(me, i))
-            silent[count++] = (struct queue_target){
-                i, __atomic_load_n(&s->gen, __ATOMIC_ACQUIRE)
-            };
-    }
+    for (uint32_t i = 0; i < SLOT_COUNT; i++)
+        if (slot_silent(me, i))
+            silent[count++] = i;
     return count;
 }
 
 void hf__slots_sweep(struct file_queue *me)
 {
-    struct queue_target silent[SLOT_COUNT];
+    uint32_t silent[SLOT_COUNT];
     uint32_t count = slots_silent(me, silent);
     hf_error why;
 
     if (count == 0 || hf__guard_enter(me, &why) != 0)
         return;
     for (uint32_t i = 0; i < count; i++)
-        if (me->region.slots[silent[i].slot].gen == silent[i].gen)
-            hf__slot_reap(me, silent[i].slot);
+        if (slot_silent(me, silent[i]))
+            hf__slot_reap(me, silent[i]);
     hf__guard_leave(me);
 }
 
