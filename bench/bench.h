@@ -79,6 +79,10 @@ void bench_missing(struct bench *bench, const struct measure *measure);
 int bench_error(const char *what, const hf_error *why);
 int bench_write_json(const struct bench *bench);
 
+/* Writes "file:<a new directory of that name><options>". */
+void bench_url(const struct bench *bench, const char *name, const char *options,
+               char *url, size_t size);
+
 /* ---- Clocks and cores ---------------------------------------------------------- */
 
 int64_t now_ns(void);

@@ -158,6 +158,17 @@ int bench_error(const char *what, const hf_error *why)
     return -1;
 }
 
+void bench_url(const struct bench *bench, const char *name, const char *options,
+               char *url, size_t size)
+{
+    char path[512];
+
+    snprintf(path, sizeof path, "%s/%s", bench->dir, name);
+    snprintf(url, size, "file:%s%s", path, options);
+    if (mkdir(path, 0700))
+        bench_error(path, NULL);
+}
+
 static bool goal_met(const struct row *row)
 {
     switch (row->measure.goal) {

@@ -160,7 +160,7 @@ void rows_processes(struct bench *bench)
     struct contest ours = contest_ours, flocks = contest_flock, ring = contest_ring;
     char url[512], path[512];
 
-    snprintf(url, sizeof url, "file:%s/processes", bench->dir);
+    bench_url(bench, "processes", "", url, sizeof url);
     snprintf(path, sizeof path, "%s/raw-processes", bench->dir);
     ours.text = url;
     ours.kind = HF_MUTEX;
@@ -229,7 +229,7 @@ void rows_threads(struct bench *bench)
     };
     char url[512], path[512];
 
-    snprintf(url, sizeof url, "file:%s/threads", bench->dir);
+    bench_url(bench, "threads", "", url, sizeof url);
     snprintf(path, sizeof path, "%s/raw-threads", bench->dir);
     thread_rows(bench, "mem:bench-threads", path, mem);
     thread_rows(bench, url, path, file);

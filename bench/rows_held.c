@@ -137,6 +137,6 @@ void rows_held(struct bench *bench)
     char url[512];
 
     held_rows(bench, "mem:bench-held", mem);
-    snprintf(url, sizeof url, "file:%s/held", bench->dir);
+    bench_url(bench, "held", "", url, sizeof url);
     held_rows(bench, url, file);
 }

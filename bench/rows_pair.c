@@ -73,9 +73,9 @@ void rows_pair(struct bench *bench)
     char url[512], path[512];
 
     snprintf(path, sizeof path, "%s/raw-pair", bench->dir);
-    snprintf(url, sizeof url, "file:%s/pair", bench->dir);
+    bench_url(bench, "pair", "", url, sizeof url);
     pair_rows(bench, url, raw_flock_pair, path, &file, &cpu);
-    snprintf(url, sizeof url, "file:%s/flat?layout=flock", bench->dir);
+    bench_url(bench, "flat", "?layout=flock", url, sizeof url);
     pair_rows(bench, url, raw_flock_pair, path, &flat, NULL);
     pair_rows(bench, "mem:bench-pair", raw_mutex_pair, NULL, &mem, NULL);
 }

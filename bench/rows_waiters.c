@@ -167,6 +167,6 @@ void rows_waiters(struct bench *bench)
 
     snprintf(url, sizeof url, "mem:bench-waiters");
     crowd_rows(bench, url, mem);
-    snprintf(url, sizeof url, "file:%s/waiters", bench->dir);
+    bench_url(bench, "waiters", "", url, sizeof url);
     crowd_rows(bench, url, file);
 }

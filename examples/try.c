@@ -206,7 +206,7 @@ int main(void)
 
     if (!mkdtemp(dir))
         return fail(dir, NULL);
-    snprintf(url, sizeof url, "file:%s/locks", dir);
+    snprintf(url, sizeof url, "file:%s", dir);
     snprintf(counter, sizeof counter, "%s/counter", dir);
     printf("holdfast %s on %s\n\n", hf_version(), url);
     rc = act_contend() || act_crash();

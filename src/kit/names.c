@@ -86,7 +86,7 @@ void hf__name_hash128(const char *name, size_t len, unsigned char hash[HASH_SIZE
     }
 }
 
-/* ---- There and back -------------------------------------------------------------- */
+/* ---- There and back ------------------------------------------------------------- */
 
 /* Writes whole escapes only, as many as fit into `room`. Says how much of the name went
  * in and how long the result is. */

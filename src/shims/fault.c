@@ -287,7 +287,8 @@ int hf__fault_register(const struct hf_backend *inner, hf_error *why)
         if (plan.shims[i].inner == inner)
             goto out;
     if (plan.shim_count == SHIMS_MAX) {
-        rc = hf__fail(why, HF_EFULL, "the fault shim wraps %d stores at most", SHIMS_MAX);
+        rc = hf__fail(why, HF_EFULL, "the fault shim wraps %d stores at most",
+                      SHIMS_MAX);
         goto out;
     }
     struct shim *shim = &plan.shims[plan.shim_count];

@@ -21,10 +21,11 @@ enum hf_fault_op {
 };
 
 enum hf_fault_what {
-    HF_FAULT_LOSE = 1,        /* the store does it, and its answer is swallowed */
-    HF_FAULT_FAIL_BEFORE = 2, /* it does not; the answer is HF_EUNREACHABLE or unknown */
-    HF_FAULT_FAIL_AFTER = 3,  /* it does; the answer is HF_EUNCERTAIN or unknown */
-    HF_FAULT_DELAY = 4,       /* it does; the answer waits `delay_ms` on our clock */
+    HF_FAULT_LOSE = 1, /* the store does it, and its answer is swallowed */
+    HF_FAULT_FAIL_BEFORE =
+        2,                   /* it does not; the answer is HF_EUNREACHABLE or unknown */
+    HF_FAULT_FAIL_AFTER = 3, /* it does; the answer is HF_EUNCERTAIN or unknown */
+    HF_FAULT_DELAY = 4,      /* it does; the answer waits `delay_ms` on our clock */
 };
 
 /* Calls `first` to `last` of `op`, counted from 1 since the plan was made. */

@@ -40,7 +40,7 @@ void hf__fault_drop(struct session *s, enum hf_fault_op op, const void *key)
 }
 
 struct record *hf__fault_record(struct session *s, struct hf_fault fault, void *key,
-                                 enum stage stage)
+                                enum stage stage)
 {
     struct record *record = hf__alloc(sizeof *record);
     if (!record)
@@ -178,7 +178,8 @@ static void host_granted(struct hf_host *host, struct hf_ticket *ticket,
     answer_route(session_of(host), HF_FAULT_ATTEMPT, ticket, &answer);
 }
 
-static void host_queued(struct hf_host *host, struct hf_ticket *ticket, int64_t retry_ns)
+static void host_queued(struct hf_host *host, struct hf_ticket *ticket,
+                        int64_t retry_ns)
 {
     struct answer answer = { .kind = ANSWER_QUEUED, .retry_ns = retry_ns };
     answer_route(session_of(host), HF_FAULT_ATTEMPT, ticket, &answer);
@@ -265,8 +266,8 @@ static void host_cell_data(struct hf_host *host, struct hf_request *request,
         s->outer->ops->cell_data(s->outer, request, data, len);
 }
 
-static int host_add_fd(struct hf_host *host, int fd, uint32_t events, hf_fd_cb *callback,
-                       void *arg)
+static int host_add_fd(struct hf_host *host, int fd, uint32_t events,
+                       hf_fd_cb *callback, void *arg)
 {
     struct hf_host *outer = session_of(host)->outer;
     return outer->ops->add_fd(outer, fd, events, callback, arg);
@@ -315,4 +316,3 @@ const struct hf_host_ops hf__fault_host_ops = {
     .stop_timer = host_stop_timer,
     .now = host_now,
 };
-

@@ -99,8 +99,9 @@ static void adopt_of_nothing(struct env *e)
 
 static void nonsense_is_no_id(struct env *e)
 {
-    static const char *const nonsense[] = { "", "x", "thing", ":::", "\x01",
-                                            "00000000000000000000000000000000" };
+    static const char *const nonsense[] = {
+        "", "x", "thing", ":::", "\x01", "00000000000000000000000000000000"
+    };
     hf_acquire_options options = adopt_options(0);
     hf_client *client = client_open(e);
     hf_hold *adopted = NULL;
@@ -164,8 +165,7 @@ static void detached_is_renewed(struct env *e)
     for (int i = 0; i < 6; i++) {
         int64_t left = hf_hold_left_ms(hold) - TTL / 2;
         clock_advance(TTL / 2);
-        EVENTUALLY(hf_hold_left_ms(hold) > left)
-            ;
+        EVENTUALLY(hf_hold_left_ms(hold) > left);
     }
     let_go(hold);
     check_free(e);
@@ -177,10 +177,9 @@ static void waiter_gets_detached(struct env *e)
     hf_client *b = client_open(e);
     hf_hold *hold = held(e, a, .ttl = TTL, .flags = HF_DETACHED);
     hf_hold *other = NULL;
-    hf_op *op = begin(e, b, NULL, NULL, .rival = true, .timeout = HF_FOREVER, .ttl = TTL,
-                      .flags = HF_DETACHED);
-    EVENTUALLY(queued(e, a, 1))
-        ;
+    hf_op *op = begin(e, b, NULL, NULL, .rival = true, .timeout = HF_FOREVER,
+                      .ttl = TTL, .flags = HF_DETACHED);
+    EVENTUALLY(queued(e, a, 1));
     let_go(hold);
     CHECK_RC(op_end(op, HF_FOREVER, &other), 0);
     let_go(other);

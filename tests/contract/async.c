@@ -13,13 +13,11 @@ static void async_take_and_release(struct env *e)
     hf_client *a = client_open(e);
     hf_client *b = client_open(e);
     CHECK(begin(e, a, told_hold, &taken) == NULL);
-    EVENTUALLY(atomic_load(&taken.ended) == 1)
-        ;
+    EVENTUALLY(atomic_load(&taken.ended) == 1);
     CHECK_RC(taken.rc, 0);
     CHECK_BUSY(e, b, .rival = true);
     CHECK_RC(hf_release_async(taken.hold, told_done, &released, NULL), 0);
-    EVENTUALLY(atomic_load(&released.ended) == 1)
-        ;
+    EVENTUALLY(atomic_load(&released.ended) == 1);
     CHECK_RC(released.rc, 0);
     check_free(e);
     CHECK_EQ(taken.ended, 1);
@@ -55,11 +53,11 @@ static void async_try_is_busy(struct env *e)
     hf_hold *hold = held(e, a);
     hf_hold *other = NULL;
     begin(e, b, told_hold, &told, .rival = true);
-    EVENTUALLY(atomic_load(&told.ended) == 1)
-        ;
+    EVENTUALLY(atomic_load(&told.ended) == 1);
     CHECK_RC(told.rc, HF_EBUSY);
-    CHECK_RC(op_end(begin(e, a, NULL, NULL, .rival = true, .who = 2), HF_FOREVER, &other),
-             HF_EBUSY);
+    CHECK_RC(
+        op_end(begin(e, a, NULL, NULL, .rival = true, .who = 2), HF_FOREVER, &other),
+        HF_EBUSY);
     let_go(hold);
 }
 
@@ -100,8 +98,7 @@ static void op_free_while_waiting(struct env *e)
     for (int i = 0; i < 10; i++)
         hf_op_free(begin(e, i % 2 ? a : b, NULL, NULL, .rival = true,
                          .timeout = HF_FOREVER, .who = 2));
-    EVENTUALLY(seen(e, a, HF_WAITER) == 0)
-        ;
+    EVENTUALLY(seen(e, a, HF_WAITER) == 0);
     let_go(hold);
     check_free(e);
 }
@@ -112,12 +109,10 @@ static void op_free_with_hold(struct env *e)
     hf_client *client = client_open(e);
     for (int i = 0; i < 10; i++) {
         hf_op *op = begin(e, client, NULL, NULL, .timeout = HF_FOREVER);
-        EVENTUALLY(hf_op_done(op))
-            ;
+        EVENTUALLY(hf_op_done(op));
         hf_op_free(op);
     }
-    EVENTUALLY(seen(e, client, HF_HOLDER) == 0)
-        ;
+    EVENTUALLY(seen(e, client, HF_HOLDER) == 0);
     check_free(e);
 }
 
@@ -132,8 +127,7 @@ static void op_free_races_grant(struct env *e)
         CHECK_RC(hf_release_async(hold, NULL, NULL, NULL), 0);
         hf_op_free(op);
     }
-    EVENTUALLY(seen(e, a, HF_HOLDER) == 0)
-        ;
+    EVENTUALLY(seen(e, a, HF_HOLDER) == 0);
     check_free(e);
 }
 
@@ -167,8 +161,7 @@ static void callback_reenters(struct env *e)
     for (int i = 0; i < 2; i++) {
         struct inside inside = { .e = e, .client = client, .async = i == 1 };
         begin(e, client, inside_release, &inside);
-        EVENTUALLY(atomic_load(&inside.next.ended) == 1)
-            ;
+        EVENTUALLY(atomic_load(&inside.next.ended) == 1);
         CHECK_RC(inside.next.rc, 0);
         CHECK_EQ(inside.done, 1);
         let_go(inside.next.hold);
@@ -210,8 +203,7 @@ static void blocking_in_callback(struct env *e)
 {
     struct inside inside = { .e = e, .client = client_open(e) };
     begin(e, inside.client, inside_blocking, &inside);
-    EVENTUALLY(atomic_load(&inside.done) == 1)
-        ;
+    EVENTUALLY(atomic_load(&inside.done) == 1);
     check_free(e);
 }
 
@@ -230,8 +222,7 @@ static void other_client_in_callback(struct env *e)
 {
     struct inside inside = { .e = e, .client = client_open(e) };
     begin(e, client_open(e), inside_other_client, &inside);
-    EVENTUALLY(atomic_load(&inside.done) == 1)
-        ;
+    EVENTUALLY(atomic_load(&inside.done) == 1);
 }
 
 const struct scenario scenarios_async[] = {

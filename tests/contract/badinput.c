@@ -3,43 +3,7 @@
  * Bad input: each mistake has its code and its sentence, changes nothing, and leaves
  * every `ret_` parameter as it was.
  */
-#include <string.h>
-
-#include "contract.h"
-
-/* `call` mentions &why. The sentence must be there and say more than nothing. */
-#define REFUSED(rc_code, call)                                                           \
-    do {                                                                                 \
-        hf_error why = { 0 };                                                            \
-        CHECK_RC(call, rc_code);                                                         \
-        CHECK_EQ(why.code, rc_code);                                                     \
-        CHECK(strlen(why.text) >= 8);                                                    \
-        CHECK(strchr(why.text, '\n') == NULL);                                           \
-    } while (0)
-
-/* Where results would go; a stranger that must not be touched. */
-struct results {
-    hf_hold *hold;
-    hf_op *op;
-    hf_report *report;
-    void *data;
-    size_t len;
-    uint64_t version;
-    uint32_t count;
-};
-
-static struct results untouched(void)
-{
-    struct results results;
-    memset(&results, 0x5a, sizeof results);
-    return results;
-}
-
-static void check_untouched(const struct results *results)
-{
-    struct results expected = untouched();
-    CHECK(memcmp(results, &expected, sizeof expected) == 0);
-}
+#include "badinput.h"
 
 /* All four ways in. */
 static void acquire_refused(hf_client *client, const hf_want *wants, size_t count,
@@ -48,10 +12,10 @@ static void acquire_refused(hf_client *client, const hf_want *wants, size_t coun
     struct results r = untouched();
     struct told told = { 0 };
     REFUSED(code, hf_acquire(client, wants, count, options, &r.hold, &why));
-    REFUSED(code, hf_acquire_async(client, wants, count, options, NULL, NULL, &r.op,
-                                   &why));
-    REFUSED(code, hf_acquire_async(client, wants, count, options, told_hold, &told, NULL,
-                                   &why));
+    REFUSED(code,
+            hf_acquire_async(client, wants, count, options, NULL, NULL, &r.op, &why));
+    REFUSED(code, hf_acquire_async(client, wants, count, options, told_hold, &told,
+                                   NULL, &why));
     CHECK_RC(hf_acquire(client, wants, count, options, &r.hold, NULL), code);
     check_untouched(&r);
     CHECK_EQ(told.ended, 0);
@@ -59,7 +23,7 @@ static void acquire_refused(hf_client *client, const hf_want *wants, size_t coun
 
 /* ---- Names ------------------------------------------------------------------------------- */
 
-static const char *const bad_names[] = {
+const char *const bad_names[] = {
     "",
     "a\nb",
     "a\tb",
@@ -75,6 +39,7 @@ static const char *const bad_names[] = {
     "\xed\xa0\x80",     /* a surrogate */
     "\xf4\x90\x80\x80", /* above U+10FFFF */
     "\x80",             /* a tail without a head */
+    NULL,
 };
 
 static void bad_name(struct env *e, hf_client *client, const char *name)
@@ -100,8 +65,8 @@ static void bad_names_are_refused(struct env *e)
 {
     char longer[4097];
     hf_client *client = client_open(e);
-    for (size_t i = 0; i < sizeof bad_names / sizeof *bad_names; i++)
-        bad_name(e, client, bad_names[i]);
+    for (const char *const *name = bad_names; *name; name++)
+        bad_name(e, client, *name);
     bad_name(e, client, NULL);
     memset(longer, 'x', sizeof longer - 1);
     longer[4096] = '\0';
@@ -131,14 +96,22 @@ static void bad_wants_are_refused(struct env *e)
 {
     hf_client *client = client_open(e);
     const hf_want bad[] = {
-        hf_want_of("x", 0, 1, 1),          hf_want_of("x", -1, 1, 1),
-        hf_want_of("x", HF_LATCH, 1, 1),   hf_want_of("x", HF_CELL, 1, 1),
-        hf_want_of("x", 99, 1, 1),         hf_permits("x", 0, 5),
-        hf_permits("x", 6, 5),             hf_permits("x", 1, 0),
-        hf_permits("x", 0, 0),             hf_expiring("x", 0),
-        hf_want_of("x", HF_EXPIRING, 2, 5), hf_want_of("x", HF_MUTEX, 2, 2),
-        hf_want_of("x", HF_MUTEX, 1, 7),   hf_want_of("x", HF_READ, 0, 1),
-        hf_striped("x", "key", 65537),     hf_striped("x", NULL, 4),
+        hf_want_of("x", 0, 1, 1),
+        hf_want_of("x", -1, 1, 1),
+        hf_want_of("x", HF_LATCH, 1, 1),
+        hf_want_of("x", HF_CELL, 1, 1),
+        hf_want_of("x", 99, 1, 1),
+        hf_permits("x", 0, 5),
+        hf_permits("x", 6, 5),
+        hf_permits("x", 1, 0),
+        hf_permits("x", 0, 0),
+        hf_expiring("x", 0),
+        hf_want_of("x", HF_EXPIRING, 2, 5),
+        hf_want_of("x", HF_MUTEX, 2, 2),
+        hf_want_of("x", HF_MUTEX, 1, 7),
+        hf_want_of("x", HF_READ, 0, 1),
+        hf_striped("x", "key", 65537),
+        hf_striped("x", NULL, 4),
         hf_striped("x", "key", 0),
     };
     hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
@@ -194,37 +167,6 @@ static void two_kinds_are_refused(struct env *e)
     CHECK(e->form->code == HF_MUTEX);
 }
 
-static void locks_are_no_objects(struct env *e)
-{
-    struct results r = untouched();
-    hf_client *client = client_open(e);
-    hf_hold *hold = held(e, client);
-    struct holder holder = holder_find(e, client);
-    const char *name = holder.name;
-    REFUSED(HF_EMISMATCH, hf_latch_set(client, name, 1, &why));
-    REFUSED(HF_EMISMATCH, hf_cell_set(client, name, 0, "x", 1, &r.version, &why));
-    check_untouched(&r);
-    CHECK_RC(hf_hold_verify(hold, NULL), 0);
-    let_go(hold);
-}
-
-static void objects_are_no_locks(struct env *e)
-{
-    struct results r = untouched();
-    uint64_t version = 0;
-    hf_client *client = client_open(e);
-    CHECK_RC(hf_latch_set(client, "latch", 1, NULL), 0);
-    CHECK_RC(hf_cell_set(client, "cell", 0, "x", 1, &version, NULL), 0);
-    REFUSED(HF_EMISMATCH, hf_lock(client, "latch", 0, &r.hold, &why));
-    REFUSED(HF_EMISMATCH, hf_lock(client, "cell", HF_FOREVER, &r.hold, &why));
-    REFUSED(HF_EMISMATCH, hf_latch_set(client, "cell", 1, &why));
-    REFUSED(HF_EMISMATCH, hf_cell_set(client, "latch", 0, "x", 1, &r.version, &why));
-    check_untouched(&r);
-    CHECK_RC(hf_latch_count_down(client, "latch", 1, NULL, NULL), 0);
-    CHECK_RC(hf_cell_set(client, "cell", version, NULL, 0, NULL, NULL), 0);
-    CHECK(e->form != NULL);
-}
-
 /* ---- Options ------------------------------------------------------------------------------ */
 
 static void bad_options_are_refused(struct env *e)
@@ -266,7 +208,8 @@ static void bad_pointers_are_refused(struct env *e)
     form_wants(e->form, &wants, THING, false);
     hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
     options.ttl_ms = e->form->ttl_ms;
-    REFUSED(HF_EINVAL, hf_acquire(NULL, wants.want, wants.count, &options, &r.hold, &why));
+    REFUSED(HF_EINVAL,
+            hf_acquire(NULL, wants.want, wants.count, &options, &r.hold, &why));
     REFUSED(HF_EINVAL,
             hf_acquire(client, wants.want, wants.count, &options, NULL, &why));
     REFUSED(HF_EINVAL, hf_acquire_async(client, wants.want, wants.count, &options, NULL,
@@ -330,13 +273,12 @@ static void bad_op_calls_are_refused(struct env *e)
     options.timeout_ms = HF_FOREVER;
     options.ttl_ms = e->form->ttl_ms;
     form_wants(e->form, &wants, THING, true);
-    CHECK_RC(hf_acquire_async(b, wants.want, wants.count, &options, told_hold, &told, &op,
-                              NULL),
+    CHECK_RC(hf_acquire_async(b, wants.want, wants.count, &options, told_hold, &told,
+                              &op, NULL),
              0);
     REFUSED(HF_EINVAL, hf_op_wait(op, 0, &r.hold, &why));
     hf_op_cancel(op);
-    EVENTUALLY(atomic_load(&told.ended) == 1)
-        ;
+    EVENTUALLY(atomic_load(&told.ended) == 1);
     hf_op_free(op);
     op = begin(e, b, NULL, NULL, .rival = true, .timeout = HF_FOREVER, .who = 2);
     REFUSED(HF_EINVAL, hf_op_wait(op, -2, &r.hold, &why));
@@ -347,54 +289,7 @@ static void bad_op_calls_are_refused(struct env *e)
     let_go(hold);
 }
 
-/* ---- Latch and cell --------------------------------------------------------------------------- */
-
-static void bad_latch_calls_are_refused(struct env *e)
-{
-    struct results r = untouched();
-    hf_client *client = client_open(e);
-    (void)e;
-    REFUSED(HF_EINVAL, hf_latch_set(client, THING, 0, &why));
-    REFUSED(HF_EINVAL, hf_latch_count_down(client, THING, 0, &r.count, &why));
-    REFUSED(HF_EINVAL, hf_latch_count(client, THING, NULL, &why));
-    REFUSED(HF_EINVAL, hf_latch_wait(client, THING, -2, &why));
-    REFUSED(HF_EINVAL, hf_latch_wait(client, THING, INT64_MAX, &why));
-    REFUSED(HF_EINVAL, hf_latch_wait(NULL, THING, 0, &why));
-    REFUSED(HF_EINVAL,
-            hf_latch_wait_async(client, THING, 0, NULL, NULL, NULL, &why));
-    for (size_t i = 0; i < sizeof bad_names / sizeof *bad_names; i++) {
-        const char *name = bad_names[i];
-        REFUSED(HF_ENAME, hf_latch_set(client, name, 1, &why));
-        REFUSED(HF_ENAME, hf_latch_count(client, name, &r.count, &why));
-        REFUSED(HF_ENAME, hf_latch_count_down(client, name, 1, &r.count, &why));
-        REFUSED(HF_ENAME, hf_latch_wait(client, name, 0, &why));
-        REFUSED(HF_ENAME, hf_latch_wait_async(client, name, 0, NULL, NULL, &r.op, &why));
-    }
-    check_untouched(&r);
-}
-
-static void bad_cell_calls_are_refused(struct env *e)
-{
-    struct results r = untouched();
-    hf_client *client = client_open(e);
-    (void)e;
-    REFUSED(HF_EINVAL, hf_cell_get(client, THING, NULL, &r.len, &r.version, &why));
-    REFUSED(HF_EINVAL, hf_cell_get(client, THING, &r.data, NULL, &r.version, &why));
-    REFUSED(HF_EINVAL, hf_cell_get(client, THING, &r.data, &r.len, NULL, &why));
-    REFUSED(HF_EINVAL, hf_cell_get(NULL, THING, &r.data, &r.len, &r.version, &why));
-    REFUSED(HF_EINVAL, hf_cell_set(client, THING, 0, "x", SIZE_MAX, &r.version, &why));
-    REFUSED(HF_EINVAL, hf_cell_set(client, THING, 0, NULL, 0, &r.version, &why));
-    REFUSED(HF_EINVAL, hf_cell_set(client, THING, 1, NULL, 5, &r.version, &why));
-    for (size_t i = 0; i < sizeof bad_names / sizeof *bad_names; i++) {
-        const char *name = bad_names[i];
-        REFUSED(HF_ENAME, hf_cell_get(client, name, &r.data, &r.len, &r.version, &why));
-        REFUSED(HF_ENAME, hf_cell_set(client, name, 0, "x", 1, &r.version, &why));
-    }
-    check_untouched(&r);
-}
-
 #define INSPECT HF_CAP_INSPECT
-#define OBJECTS (HF_CAP_LATCH | HF_CAP_CELL)
 
 const struct scenario scenarios_badinput[] = {
     { "bad-names-are-refused", LOCKS, INSPECT, 0, bad_names_are_refused },
@@ -403,16 +298,10 @@ const struct scenario scenarios_badinput[] = {
     { "bad-counts-are-refused", MULTI, INSPECT, 0, bad_counts_are_refused },
     { "two-kinds-are-refused", MUTEX, HF_CAP_RW | HF_CAP_PERMITS | HF_CAP_EXPIRING, 0,
       two_kinds_are_refused },
-    { "locks-are-no-objects", LOCKS & ~STRIPED, INSPECT | OBJECTS, 0,
-      locks_are_no_objects },
-    { "objects-are-no-locks", LATCH | CELL, HF_CAP_MUTEX | OBJECTS, 0,
-      objects_are_no_locks },
     { "bad-options-are-refused", LOCKS, INSPECT, 0, bad_options_are_refused },
     { "bad-pointers-are-refused", LOCKS, INSPECT, 0, bad_pointers_are_refused },
     { "bad-hold-calls-are-refused", LOCKS, HF_CAP_DETACH | HF_CAP_LEASE, 0,
       bad_hold_calls_are_refused },
     { "bad-op-calls-are-refused", LOCKS, 0, 0, bad_op_calls_are_refused },
-    { "bad-latch-calls-are-refused", LATCH, 0, 0, bad_latch_calls_are_refused },
-    { "bad-cell-calls-are-refused", CELL, 0, 0, bad_cell_calls_are_refused },
     { NULL, 0, 0, 0, NULL },
 };

@@ -41,10 +41,18 @@ static void bad_urls_are_refused(struct env *e)
 static void bad_url_options_are_refused(struct env *e)
 {
     static const char *const bad[] = {
-        "?nonsense=1", "?ttl=1000&nonsense=1", "?ttl=1000&ttl=1000",
-        "?ttl=",       "?ttl=-1",              "?ttl=soon",
-        "?ttl=0",      "?ttl=1e3",             "?ttl=99999999999999999999",
-        "?handoff=x",  "?handoff=-5",          "?=1",
+        "?nonsense=1",
+        "?ttl=1000&nonsense=1",
+        "?ttl=1000&ttl=1000",
+        "?ttl=",
+        "?ttl=-1",
+        "?ttl=soon",
+        "?ttl=0",
+        "?ttl=1e3",
+        "?ttl=99999999999999999999",
+        "?handoff=x",
+        "?handoff=-5",
+        "?=1",
         "?TTL=1000",
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -116,9 +124,9 @@ static void errors_have_names(struct env *e)
         CHECK(hf_error_name(code) && hf_error_name(code)[0]);
         CHECK(hf_error_sentence(code) && hf_error_sentence(code)[0]);
     }
-#define EACH(name, value, sentence)                                                      \
-    CHECK_TEXT(hf_error_name(name), #name);                                              \
-    CHECK_TEXT(hf_error_sentence(name), sentence);                                       \
+#define EACH(name, value, sentence)                                                    \
+    CHECK_TEXT(hf_error_name(name), #name);                                            \
+    CHECK_TEXT(hf_error_sentence(name), sentence);                                     \
     CHECK_EQ(name, value);
     HF_ERRORS(EACH)
 #undef EACH

@@ -17,7 +17,8 @@ struct value {
 static struct value cell_get(hf_client *client)
 {
     struct value value = { NULL, 77, 0 };
-    CHECK_RC(hf_cell_get(client, THING, &value.data, &value.len, &value.version, NULL), 0);
+    CHECK_RC(hf_cell_get(client, THING, &value.data, &value.len, &value.version, NULL),
+             0);
     CHECK(value.data != NULL && value.version != 0);
     CHECK_EQ(((const char *)value.data)[value.len], 0);
     return value;
@@ -183,8 +184,8 @@ static void crowd_member(void *arg, size_t number)
         memcpy(&count, value.data, sizeof count);
         hf_free(value.data);
         count++;
-        int rc = hf_cell_set(client, THING, value.version, &count, sizeof count, NULL,
-                             NULL);
+        int rc =
+            hf_cell_set(client, THING, value.version, &count, sizeof count, NULL, NULL);
         CHECK(rc == 0 || rc == HF_ESTALE);
         i += rc == 0;
     }

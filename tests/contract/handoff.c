@@ -46,8 +46,7 @@ static void thousand_waiters_drain(struct env *e)
         begin(e, client, drain_one, drain, .timeout = HF_FOREVER, .who = i + 2);
     CHECK_EQ(drain->ended, 0);
     let_go(hold);
-    EVENTUALLY(atomic_load(&drain->ended) == THOUSAND)
-        ;
+    EVENTUALLY(atomic_load(&drain->ended) == THOUSAND);
     CHECK_EQ(drain->guarded.violations, 0);
     CHECK_EQ(drain->guarded.count, drain->exclusive ? THOUSAND : 0);
     check_free(e);
@@ -89,11 +88,9 @@ static int grants_before_other(struct env *e, hf_client *mine, hf_client *other)
         begin(e, mine, order_mine, &order, .timeout = HF_FOREVER, .who = i + 2);
     size_t waiting = seen(e, other, HF_WAITER);
     begin(e, other, order_other, &order, .timeout = HF_FOREVER);
-    EVENTUALLY(queued(e, mine, waiting + 1))
-        ;
+    EVENTUALLY(queued(e, mine, waiting + 1));
     let_go(hold);
-    EVENTUALLY(atomic_load(&order.count) == LOCAL + 1)
-        ;
+    EVENTUALLY(atomic_load(&order.count) == LOCAL + 1);
     return atomic_load(&order.place_of_other);
 }
 
@@ -128,8 +125,8 @@ static void crowd_member(void *arg, size_t number)
 {
     struct crowd *crowd = arg;
     for (int i = 0; i < 40; i++) {
-        hf_hold *hold = held(crowd->e, crowd->client, .timeout = HF_FOREVER,
-                             .who = number + 2);
+        hf_hold *hold =
+            held(crowd->e, crowd->client, .timeout = HF_FOREVER, .who = number + 2);
         guarded_visit(crowd->guarded, hf_hold_token(hold, 0));
         let_go(hold);
     }
@@ -189,8 +186,7 @@ static void eviction_before_handoff(struct env *e)
     for (uint64_t i = 0; i < 5; i++)
         ops[i] = begin(e, a, NULL, NULL, .timeout = HF_FOREVER, .who = i + 2);
     holder_evict(e, b);
-    EVENTUALLY(hf_hold_state(hold) == HF_LOST || hf_op_done(ops[0]))
-        ;
+    EVENTUALLY(hf_hold_state(hold) == HF_LOST || hf_op_done(ops[0]));
     CHECK_RC(hf_release(hold, NULL), HF_ELOST);
     for (int i = 0; i < 5; i++) {
         CHECK_RC(op_end(ops[i], HF_FOREVER, &next), 0);

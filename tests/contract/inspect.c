@@ -85,8 +85,7 @@ static void waiters_in_order(struct env *e)
     for (size_t i = 0; i < 2; i++) {
         ops[i] = begin(e, waiting[i], NULL, NULL, .rival = true, .timeout = HF_FOREVER,
                        .note = "soon");
-        EVENTUALLY(queued(e, a, i + 1))
-            ;
+        EVENTUALLY(queued(e, a, i + 1));
     }
     struct look look = look_at(a, "", true, HF_WAITER);
     CHECK_EQ(look.count, 2);

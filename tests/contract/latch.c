@@ -5,8 +5,8 @@
  * An open latch is the same as none, so every scenario ends with latches counted down,
  * and nothing of them may be left.
  */
-#include "contract.h"
 #include "../harness/faults.h"
+#include "contract.h"
 
 static uint32_t latch_count(hf_client *client)
 {
@@ -82,10 +82,10 @@ static void open_latch_lets_through(struct env *e)
     CHECK_RC(hf_latch_wait(client, THING, 0, NULL), HF_EBUSY);
     latch_down(client, 1);
     CHECK_RC(hf_latch_wait(client, THING, 0, NULL), 0);
-    CHECK_RC(hf_latch_wait_async(client, THING, HF_FOREVER, told_done, &told, NULL, NULL),
-             0);
-    EVENTUALLY(atomic_load(&told.ended) == 1)
-        ;
+    CHECK_RC(
+        hf_latch_wait_async(client, THING, HF_FOREVER, told_done, &told, NULL, NULL),
+        0);
+    EVENTUALLY(atomic_load(&told.ended) == 1);
     CHECK_RC(told.rc, 0);
 }
 
@@ -107,8 +107,7 @@ static void zero_wakes_all(struct env *e)
     latch_down(clients[2], 1);
     for (int i = 0; i < 4; i++) {
         CHECK_RC(op_end(ops[i], HF_FOREVER, NULL), 0);
-        EVENTUALLY(atomic_load(&told[i].ended) == 1)
-            ;
+        EVENTUALLY(atomic_load(&told[i].ended) == 1);
         CHECK_RC(told[i].rc, 0);
     }
 }
@@ -126,8 +125,7 @@ static void zero_wakes_blocked_threads(struct env *e)
     CHECK_RC(hf_latch_set(clients[0], THING, 1, NULL), 0);
     for (int i = 0; i < 3; i++)
         CHECK_EQ(pthread_create(&threads[i], NULL, latch_waiter, clients[i % 2]), 0);
-    EVENTUALLY(seen(e, clients[0], HF_WAITER) > 0)
-        ;
+    EVENTUALLY(seen(e, clients[0], HF_WAITER) > 0);
     latch_down(clients[0], 1);
     for (int i = 0; i < 3; i++)
         CHECK_EQ(pthread_join(threads[i], NULL), 0);
@@ -141,8 +139,7 @@ static void opened_counts_though_set_again(struct env *e)
     for (int i = 0; i < 20; i++) {
         CHECK_RC(hf_latch_set(a, THING, 1, NULL), 0);
         hf_op *op = latch_begun(b, HF_FOREVER);
-        EVENTUALLY(queued(e, a, 1))
-            ;
+        EVENTUALLY(queued(e, a, 1));
         latch_down(a, 1);
         CHECK_RC(hf_latch_set(a, THING, 1, NULL), 0);
         CHECK_RC(op_end(op, HF_FOREVER, NULL), 0);
@@ -169,13 +166,11 @@ static void latch_wait_is_cancelled(struct env *e)
     hf_client *b = client_open(e);
     CHECK_RC(hf_latch_set(a, THING, 1, NULL), 0);
     hf_op *op = latch_begun(b, HF_FOREVER);
-    EVENTUALLY(queued(e, a, 1))
-        ;
+    EVENTUALLY(queued(e, a, 1));
     hf_op_cancel(op);
     CHECK_RC(op_end(op, HF_FOREVER, NULL), HF_ECANCELLED);
     hf_op_free(latch_begun(b, HF_FOREVER));
-    EVENTUALLY(seen(e, a, HF_WAITER) == 0)
-        ;
+    EVENTUALLY(seen(e, a, HF_WAITER) == 0);
     latch_down(a, 1);
 }
 
@@ -185,7 +180,8 @@ static void latch_wait_is_closed(struct env *e)
     hf_client *a = client_open(e);
     hf_client *b = client_open(e);
     CHECK_RC(hf_latch_set(a, THING, 1, NULL), 0);
-    CHECK_RC(hf_latch_wait_async(b, THING, HF_FOREVER, told_done, &told, NULL, NULL), 0);
+    CHECK_RC(hf_latch_wait_async(b, THING, HF_FOREVER, told_done, &told, NULL, NULL),
+             0);
     client_close(e, b);
     CHECK_EQ(told.ended, 1);
     CHECK_RC(told.rc, HF_ECLOSED);
@@ -246,8 +242,7 @@ static void latch_between_processes(struct env *e)
     taker_start(e, &takers[0], NULL);
     taker_start(e, &takers[1], NULL);
     taker_say(&takers[0], "await " THING " -1");
-    EVENTUALLY(queued(e, client, 1))
-        ;
+    EVENTUALLY(queued(e, client, 1));
     hf_op *op = latch_begun(client, HF_FOREVER);
     taker_say(&takers[1], "down " THING " 2");
     taker_expect(&takers[1], "done");

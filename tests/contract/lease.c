@@ -65,8 +65,7 @@ static void fixed_lease_ends(struct env *e)
     hf_client *b = client_open(e);
     hf_hold *hold = held(e, a, .ttl = TTL, .flags = HF_FIXED);
     contend(&waiter, e, b, .rival = true, .timeout = HF_FOREVER);
-    EVENTUALLY(queued(e, b, 1))
-        ;
+    EVENTUALLY(queued(e, b, 1));
     clock_advance(TTL / 2);
     CHECK_EQ(hf_hold_state(hold), HF_HELD);
     CHECK(!atomic_load(&waiter.over));
@@ -115,8 +114,7 @@ static void expiry_is_told(struct env *e)
     clock_advance(TTL / 2);
     CHECK_EQ(told.lost, 0);
     clock_advance(TTL / 2 + 1000);
-    EVENTUALLY(atomic_load(&told.lost) == 1)
-        ;
+    EVENTUALLY(atomic_load(&told.lost) == 1);
     CHECK_RC(hf_release(hold, NULL), HF_ELOST);
     CHECK_EQ(told.lost, 1);
 }
@@ -128,8 +126,7 @@ static void step(hf_hold *hold, int64_t ms)
 {
     int64_t left = hf_hold_left_ms(hold) - ms;
     clock_advance(ms);
-    EVENTUALLY(hf_hold_left_ms(hold) > left)
-        ;
+    EVENTUALLY(hf_hold_left_ms(hold) > left);
     CHECK_EQ(hf_hold_state(hold), HF_HELD);
 }
 
@@ -161,8 +158,7 @@ static void renewal_keeps_many(struct env *e)
     for (int step_number = 0; step_number < 3; step_number++) {
         clock_advance(TTL / 2);
         for (int i = 0; i < 150; i++)
-            EVENTUALLY(hf_hold_left_ms(holds[i]) > TTL / 2)
-                ;
+            EVENTUALLY(hf_hold_left_ms(holds[i]) > TTL / 2);
     }
     for (int i = 0; i < 150; i++)
         let_go(holds[i]);
@@ -199,8 +195,7 @@ static void max_hold_ends(struct env *e)
     CHECK(hf_hold_left_ms(hold) <= TTL / 2);
     clock_advance(TTL / 2);
     CHECK_EQ(hf_hold_state(hold), HF_LOST);
-    EVENTUALLY(atomic_load(&told.lost) == 1)
-        ;
+    EVENTUALLY(atomic_load(&told.lost) == 1);
     hf_hold *other = held(e, b, .rival = true, .timeout = HF_FOREVER);
     CHECK_RC(hf_release(hold, NULL), HF_ELOST);
     CHECK_RC(hf_hold_verify(other, NULL), 0);

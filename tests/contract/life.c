@@ -28,8 +28,7 @@ static void close_lets_waiter_in(struct env *e)
     hf_client *b = client_open(e);
     hf_hold *hold = held(e, a);
     contend(&waiter, e, b, .rival = true, .timeout = HF_FOREVER);
-    EVENTUALLY(queued(e, b, 1))
-        ;
+    EVENTUALLY(queued(e, b, 1));
     client_close(e, a);
     CHECK_RC(contender_join(&waiter), 0);
     let_go(waiter.hold);
@@ -48,12 +47,10 @@ static void close_ends_waits(struct env *e)
     hf_op *op = begin(e, b, NULL, NULL, .rival = true, .timeout = HF_FOREVER, .who = 2);
     begin(e, b, told_hold, &told, .rival = true, .timeout = HF_FOREVER, .who = 3);
     contend(&waiter, e, b, .rival = true, .timeout = HF_FOREVER, .who = 4);
-    EVENTUALLY(seen(e, a, HF_WAITER) > 0)
-        ;
+    EVENTUALLY(seen(e, a, HF_WAITER) > 0);
     client_close(e, b);
     CHECK_RC(contender_join(&waiter), HF_ECLOSED);
-    EVENTUALLY(atomic_load(&told.ended) == 1)
-        ;
+    EVENTUALLY(atomic_load(&told.ended) == 1);
     CHECK_RC(told.rc, HF_ECLOSED);
     CHECK_RC(op_end(op, HF_FOREVER, &other), HF_ECLOSED);
     CHECK_EQ(seen(e, a, HF_WAITER), 0);
@@ -77,8 +74,8 @@ static void client_use_after_close(struct env *e)
     CHECK_RC(hf_acquire(client, wants.want, wants.count, &options, &hold, &why),
              HF_ECLOSED);
     CHECK(why.code == HF_ECLOSED && why.text[0]);
-    CHECK_RC(hf_acquire_async(client, wants.want, wants.count, &options, NULL, NULL, &op,
-                              NULL),
+    CHECK_RC(hf_acquire_async(client, wants.want, wants.count, &options, NULL, NULL,
+                              &op, NULL),
              HF_ECLOSED);
     CHECK_RC(hf_inspect(client, "", true, &report, NULL), HF_ECLOSED);
     CHECK_RC(hf_dispatch(client, NULL), HF_ECLOSED);
@@ -136,8 +133,8 @@ static void clients_come_and_go(struct env *e)
 /* ---- Fork -------------------------------------------------------------------------------- */
 
 /* The child ends with a failed check or with 0. */
-static void child_check(void (*body)(struct env *, hf_client *, hf_hold *), struct env *e,
-                        hf_client *client, hf_hold *hold)
+static void child_check(void (*body)(struct env *, hf_client *, hf_hold *),
+                        struct env *e, hf_client *client, hf_hold *hold)
 {
     int status = 1;
     pid_t pid = fork();
@@ -163,8 +160,8 @@ static void child_calls(struct env *e, hf_client *client, hf_hold *hold)
     CHECK_RC(hf_acquire(client, wants.want, wants.count, &options, &other, &why),
              HF_EFORKED);
     CHECK(why.code == HF_EFORKED && why.text[0]);
-    CHECK_RC(hf_acquire_async(client, wants.want, wants.count, &options, NULL, NULL, &op,
-                              NULL),
+    CHECK_RC(hf_acquire_async(client, wants.want, wants.count, &options, NULL, NULL,
+                              &op, NULL),
              HF_EFORKED);
     CHECK_RC(hf_inspect(client, "", true, &report, NULL), HF_EFORKED);
     CHECK_RC(hf_dispatch(client, NULL), HF_EFORKED);
@@ -183,8 +180,7 @@ static void fork_child_is_refused(struct env *e)
     hf_client *b = client_open(e);
     hf_hold *hold = held(e, a);
     contend(&waiter, e, b, .rival = true, .timeout = HF_FOREVER, .who = 2);
-    EVENTUALLY(queued(e, a, 1))
-        ;
+    EVENTUALLY(queued(e, a, 1));
     child_check(child_calls, e, a, hold);
     CHECK_EQ(hf_hold_state(hold), HF_HELD);
     CHECK_RC(hf_hold_verify(hold, NULL), 0);

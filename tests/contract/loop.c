@@ -138,8 +138,7 @@ static void blocking_calls_work(struct env *e)
     hf_hold *hold = held(e, other);
     begin(e, mine, told_hold, &told, .name = "other");
     contend(&waiter, e, mine, .rival = true, .timeout = HF_FOREVER);
-    EVENTUALLY(queued(e, other, 1))
-        ;
+    EVENTUALLY(queued(e, other, 1));
     let_go(hold);
     CHECK_RC(contender_join(&waiter), 0);
     CHECK_EQ(told.ended, 0);
@@ -205,7 +204,8 @@ const struct scenario scenarios_loop[] = {
     { "no-callback-without-dispatch", LOCKS, 0, 0, no_callback_without_dispatch },
     { "descriptor-says-so", LOCKS, 0, 0, descriptor_says_so },
     { "timers-wake-the-loop", LOCKS, 0, 0, timers_wake_the_loop },
-    { "loop-hears-of-loss", LOCKS, HF_CAP_INSPECT | HF_CAP_EVICT, 0, loop_hears_of_loss },
+    { "loop-hears-of-loss", LOCKS, HF_CAP_INSPECT | HF_CAP_EVICT, 0,
+      loop_hears_of_loss },
     { "blocking-calls-work", LOCKS, HF_CAP_INSPECT, 0, blocking_calls_work },
     { "close-runs-what-is-due", LOCKS, HF_CAP_INSPECT, 0, close_runs_what_is_due },
     { "dispatch-in-callback", LOCKS, 0, 0, dispatch_in_callback },

@@ -25,8 +25,7 @@ static void eviction_is_told(struct env *e)
     hf_hold *hold = held(e, a);
     CHECK_RC(hf_hold_watch(hold, told_event, &told, NULL), 0);
     holder_evict(e, b);
-    EVENTUALLY(atomic_load(&told.lost) == 1)
-        ;
+    EVENTUALLY(atomic_load(&told.lost) == 1);
     CHECK_EQ(hf_hold_state(hold), HF_LOST);
     CHECK_EQ(hf_hold_left_ms(hold), 0);
     CHECK_RC(hf_hold_verify(hold, NULL), HF_ELOST);
@@ -54,8 +53,7 @@ static void eviction_lets_next_in(struct env *e)
     hf_client *clients[3] = { client_open(e), client_open(e), client_open(e) };
     hf_hold *hold = held(e, clients[0]);
     contend(&waiter, e, clients[1], .rival = true, .timeout = HF_FOREVER);
-    EVENTUALLY(queued(e, clients[2], 1))
-        ;
+    EVENTUALLY(queued(e, clients[2], 1));
     holder_evict(e, clients[2]);
     if (hf_hold_count(hold) > 1)
         CHECK_RC(hf_release(hold, NULL), HF_ELOST);
@@ -103,8 +101,7 @@ static void watch_after_loss(struct env *e)
     holder_evict(e, b);
     CHECK_RC(hf_hold_verify(hold, NULL), HF_ELOST);
     CHECK_RC(hf_hold_watch(hold, told_event, &told, NULL), 0);
-    EVENTUALLY(atomic_load(&told.lost) == 1)
-        ;
+    EVENTUALLY(atomic_load(&told.lost) == 1);
     CHECK_RC(hf_release(hold, NULL), HF_ELOST);
 }
 
@@ -118,8 +115,7 @@ static void watch_can_end(struct env *e)
     CHECK_RC(hf_hold_watch(hold, told_event, &first, NULL), 0);
     CHECK_RC(hf_hold_watch(hold, told_event, &second, NULL), 0);
     holder_evict(e, b);
-    EVENTUALLY(atomic_load(&second.lost) == 1)
-        ;
+    EVENTUALLY(atomic_load(&second.lost) == 1);
     CHECK_EQ(first.lost, 0);
     CHECK_RC(hf_release(hold, NULL), HF_ELOST);
 
@@ -183,8 +179,7 @@ static void watch_releases(struct env *e)
     hf_hold *hold = held(e, a);
     CHECK_RC(hf_hold_watch(hold, release_on_loss, &count, NULL), 0);
     holder_evict(e, b);
-    EVENTUALLY(atomic_load(&count) == 1)
-        ;
+    EVENTUALLY(atomic_load(&count) == 1);
     CHECK_RC(hf_release(hold, NULL), HF_ERELEASED);
     check_free(e);
 }
@@ -200,11 +195,9 @@ static void revoke_is_told(struct env *e)
     CHECK_RC(hf_hold_watch(hold, told_event, &told, NULL), 0);
     struct holder holder = holder_find(e, b);
     CHECK_RC(hf_revoke(b, holder.name, 0, NULL), 0);
-    EVENTUALLY(atomic_load(&told.revoked) == 1)
-        ;
+    EVENTUALLY(atomic_load(&told.revoked) == 1);
     CHECK_RC(hf_revoke(b, holder.name, holder.token, NULL), 0);
-    EVENTUALLY(atomic_load(&told.revoked) == 2)
-        ;
+    EVENTUALLY(atomic_load(&told.revoked) == 2);
     CHECK_EQ(told.lost, 0);
     CHECK_EQ(hf_hold_state(hold), HF_HELD);
     CHECK_RC(hf_hold_verify(hold, NULL), 0);

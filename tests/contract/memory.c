@@ -24,8 +24,8 @@ static void every_allocation(struct env *e, memory_body *body, hf_client *client
         body(e, client, other);
         memory_fail(0);
         asked = memory_asked() - before;
-        EVENTUALLY(seen(e, watcher, HF_HOLDER) == 0 && seen(e, watcher, HF_WAITER) == 0)
-            ;
+        EVENTUALLY(seen(e, watcher, HF_HOLDER) == 0 &&
+                   seen(e, watcher, HF_WAITER) == 0);
     }
     check_free(e);
 }
@@ -67,8 +67,8 @@ static void body_take(struct env *e, hf_client *client, hf_client *other)
     options.timeout_ms = HF_FOREVER;
     options.ttl_ms = e->form->ttl_ms;
     form_wants(e->form, &wants, THING, false);
-    if (!memory_rc(hf_acquire_async(client, wants.want, wants.count, &options, NULL, NULL,
-                                    &op, NULL)))
+    if (!memory_rc(hf_acquire_async(client, wants.want, wants.count, &options, NULL,
+                                    NULL, &op, NULL)))
         return;
     if (memory_rc(op_end(op, HF_FOREVER, &hold)))
         CHECK_RC(hf_release(hold, NULL), 0);
@@ -145,8 +145,7 @@ static void body_renew(struct env *e, hf_client *client, hf_client *other)
         return;
     int64_t left = hf_hold_left_ms(hold) - TTL / 2;
     clock_advance(TTL / 2);
-    EVENTUALLY(hf_hold_left_ms(hold) > left)
-        ;
+    EVENTUALLY(hf_hold_left_ms(hold) > left);
     CHECK_EQ(hf_hold_state(hold), HF_HELD);
     CHECK_RC(hf_release(hold, NULL), 0);
 }
@@ -209,7 +208,8 @@ const struct scenario scenarios_memory[] = {
     { "memory-whole-life", LOCKS, HF_CAP_INSPECT | HF_CAP_LEASE, 0, memory_whole_life },
     { "memory-take", LOCKS, HF_CAP_INSPECT, 0, memory_take },
     { "memory-wait", LOCKS, HF_CAP_INSPECT, 0, memory_wait },
-    { "memory-wait-in-own-client", LOCKS, HF_CAP_INSPECT, 0, memory_wait_in_own_client },
+    { "memory-wait-in-own-client", LOCKS, HF_CAP_INSPECT, 0,
+      memory_wait_in_own_client },
     { "memory-hold", SINGLES, HF_CAP_INSPECT | HF_CAP_LEASE | HF_CAP_DETACH, 0,
       memory_hold },
     { "memory-renew", LOCKS, HF_CAP_INSPECT | HF_CAP_LEASE, CLOCK, memory_renew },

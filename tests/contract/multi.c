@@ -55,8 +55,7 @@ static void cancel_rolls_back(struct env *e)
     hf_hold *none = NULL;
     hf_op *op = NULL;
     CHECK_RC(hf_acquire_async(b, wants, 3, &options, NULL, NULL, &op, NULL), 0);
-    EVENTUALLY(queued(e, a, 1))
-        ;
+    EVENTUALLY(queued(e, a, 1));
     CHECK_EQ(seen(e, a, HF_HOLDER), 3);
     hf_op_cancel(op);
     CHECK_RC(op_end(op, HF_FOREVER, &none), HF_ECANCELLED);
@@ -98,8 +97,7 @@ static void killed_halfway_frees_all(struct env *e)
     hf_hold *last = one_held(client, hf_mutex(THING "/c"));
     taker_start(e, &taker, NULL);
     taker_begin(e, &taker, THING, HF_FOREVER, 0, 0);
-    EVENTUALLY(queued(e, client, 1))
-        ;
+    EVENTUALLY(queued(e, client, 1));
     CHECK_EQ(seen(e, client, HF_HOLDER), 3);
     taker_kill(e, &taker);
     let_go(last);
@@ -122,9 +120,9 @@ static void pair_member(void *arg, size_t number)
                          hf_mutex(number % 2 ? "B" : "A") };
     for (int i = 0; i < 30; i++) {
         hf_hold *hold = NULL;
-        CHECK_RC(hf_acquire(pair->clients[number / 2 % 2], wants, 2, &options, &hold,
-                            NULL),
-                 0);
+        CHECK_RC(
+            hf_acquire(pair->clients[number / 2 % 2], wants, 2, &options, &hold, NULL),
+            0);
         guarded_visit(&pair->guarded, hf_hold_token(hold, number % 2 ? 0 : 1));
         let_go(hold);
     }
@@ -198,7 +196,8 @@ static void same_name_twice(struct env *e)
     CHECK_RC(hf_acquire(client, twice, 3, NULL, &none, &why), HF_EINVAL);
     CHECK(why.code == HF_EINVAL && why.text[0] && !none);
     CHECK_RC(hf_acquire(client, kinds, 2, NULL, &none, NULL), HF_EINVAL);
-    CHECK_RC(hf_acquire_async(client, twice, 3, NULL, NULL, NULL, &op, NULL), HF_EINVAL);
+    CHECK_RC(hf_acquire_async(client, twice, 3, NULL, NULL, NULL, &op, NULL),
+             HF_EINVAL);
     CHECK(op == NULL);
     CHECK_EQ(seen(e, client, HF_HOLDER), 0);
 }

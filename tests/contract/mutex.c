@@ -82,8 +82,7 @@ static void release_wakes_waiter(struct env *e)
     hf_client *b = client_open(e);
     hf_hold *hold = held(e, a);
     contend(&waiter, e, b, .rival = true, .timeout = HF_FOREVER);
-    EVENTUALLY(queued(e, a, 1))
-        ;
+    EVENTUALLY(queued(e, a, 1));
     CHECK(!atomic_load(&waiter.over));
     let_go(hold);
     CHECK_RC(contender_join(&waiter), 0);

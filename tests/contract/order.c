@@ -18,10 +18,9 @@ struct queue {
 /* One more at the end of the queue, which is seen to stand there. */
 static void queue_join(struct queue *queue, hf_client *client, size_t number)
 {
-    queue->ops[number] = begin(queue->e, client, NULL, NULL, .timeout = HF_FOREVER,
-                               .who = number + 2);
-    EVENTUALLY(queued(queue->e, queue->watcher, number + 1))
-        ;
+    queue->ops[number] =
+        begin(queue->e, client, NULL, NULL, .timeout = HF_FOREVER, .who = number + 2);
+    EVENTUALLY(queued(queue->e, queue->watcher, number + 1));
 }
 
 /* Lets one after the other in and checks that nobody who came later is in before. */
@@ -75,8 +74,7 @@ static void order_without_the_cancelled(struct env *e)
         CHECK_RC(op_end(queue.ops[i], HF_FOREVER, &none), HF_ECANCELLED);
         queue.ops[i] = NULL;
     }
-    EVENTUALLY(queued(e, queue.watcher, 6))
-        ;
+    EVENTUALLY(queued(e, queue.watcher, 6));
     let_go(hold);
     queue_drain(&queue);
 }
@@ -94,8 +92,7 @@ static void order_without_the_dead(struct env *e)
         }
         taker_start(e, &takers[i], NULL);
         taker_begin(e, &takers[i], THING, HF_FOREVER, 0, 0);
-        EVENTUALLY(queued(e, queue.watcher, i + 1))
-            ;
+        EVENTUALLY(queued(e, queue.watcher, i + 1));
     }
     for (size_t i = 1; i < QUEUE; i += 3)
         taker_kill(e, &takers[i]);
@@ -112,8 +109,7 @@ static void nobody_barges_in(struct env *e)
     for (int i = 0; i < 20; i++) {
         hf_hold *hold = held(e, a, .timeout = HF_FOREVER);
         hf_op *op = begin(e, b, NULL, NULL, .timeout = HF_FOREVER, .who = 2);
-        EVENTUALLY(queued(e, a, 1))
-            ;
+        EVENTUALLY(queued(e, a, 1));
         let_go(hold);
         CHECK_BUSY(e, a);
         CHECK_RC(op_end(op, HF_FOREVER, &other), 0);
@@ -193,8 +189,7 @@ static void enters_past_waiters(struct env *e)
     let_go(held(e, a, .who = 5));
     CHECK(!hf_op_done(ops[0]) && !hf_op_done(ops[1]));
     let_go(outer);
-    EVENTUALLY(hf_op_done(ops[0]) || hf_op_done(ops[1]))
-        ;
+    EVENTUALLY(hf_op_done(ops[0]) || hf_op_done(ops[1]));
     int first = hf_op_done(ops[0]) ? 0 : 1;
     CHECK_RC(op_end(ops[first], HF_FOREVER, &other), 0);
     CHECK(!hf_op_done(ops[1 - first]));
@@ -213,8 +208,7 @@ static void evicted_with_all_its_holds(struct env *e)
         CHECK_RC(hf_hold_watch(holds[i], told_event, &told[i], NULL), 0);
     holder_evict(e, b);
     for (int i = 0; i < 2; i++) {
-        EVENTUALLY(atomic_load(&told[i].lost) == 1)
-            ;
+        EVENTUALLY(atomic_load(&told[i].lost) == 1);
         CHECK_RC(hf_release(holds[i], NULL), HF_ELOST);
     }
     check_free(e);
@@ -241,8 +235,8 @@ const struct scenario scenarios_order[] = {
     { "order-within-client", FAIR, HF_CAP_INSPECT, 0, order_within_client },
     { "order-without-the-cancelled", FAIR, HF_CAP_INSPECT, 0,
       order_without_the_cancelled },
-    { "order-without-the-dead", FAIR, HF_CAP_INSPECT | HF_CAP_PROCESSES | HF_CAP_CRASH, 0,
-      order_without_the_dead },
+    { "order-without-the-dead", FAIR, HF_CAP_INSPECT | HF_CAP_PROCESSES | HF_CAP_CRASH,
+      0, order_without_the_dead },
     { "nobody-barges-in", FAIR, HF_CAP_INSPECT, 0, nobody_barges_in },
     { "thread-enters-again", REENTRANT, 0, 0, thread_enters_again },
     { "owner-enters-again", REENTRANT, 0, 0, owner_enters_again },

@@ -34,15 +34,13 @@ static void process_release_wakes(struct env *e)
     taker_start(e, &taker, NULL);
     taker_take(e, &taker, THING, 0, 0, 0);
     contend(&waiter, e, client, .rival = true, .timeout = HF_FOREVER);
-    EVENTUALLY(queued(e, client, 1))
-        ;
+    EVENTUALLY(queued(e, client, 1));
     taker_say(&taker, "release");
     taker_expect(&taker, "done");
     CHECK_RC(contender_join(&waiter), 0);
 
     taker_begin(e, &taker, THING, HF_FOREVER, 0, 0);
-    EVENTUALLY(queued(e, client, 1))
-        ;
+    EVENTUALLY(queued(e, client, 1));
     let_go(waiter.hold);
     taker_expect(&taker, "held");
     CHECK_BUSY(e, client, .rival = true);
@@ -78,19 +76,16 @@ static void holder_ends(struct env *e, taker_end *end)
 
     taker_take(e, &takers[0], THING, 0, 0, 0);
     contend(&waiter, e, a, .rival = true, .timeout = HF_FOREVER);
-    EVENTUALLY(queued(e, b, 1))
-        ;
+    EVENTUALLY(queued(e, b, 1));
     end(e, &takers[0]);
     CHECK_RC(contender_join(&waiter), 0);
     let_go(waiter.hold);
 
     taker_take(e, &takers[1], THING, 0, 0, 0);
     begin(e, b, told_hold, &told, .rival = true, .timeout = HF_FOREVER);
-    EVENTUALLY(queued(e, a, 1))
-        ;
+    EVENTUALLY(queued(e, a, 1));
     end(e, &takers[1]);
-    EVENTUALLY(atomic_load(&told.ended) == 1)
-        ;
+    EVENTUALLY(atomic_load(&told.ended) == 1);
     CHECK_RC(told.rc, 0);
     let_go(told.hold);
 }
@@ -150,8 +145,7 @@ static void waiter_is_killed(struct env *e)
     for (size_t i = 0; i < 3; i++) {
         taker_start(e, &takers[i], NULL);
         taker_begin(e, &takers[i], THING, HF_FOREVER, 0, 0);
-        EVENTUALLY(queued(e, client, i + 1))
-            ;
+        EVENTUALLY(queued(e, client, i + 1));
     }
     taker_kill(e, &takers[0]);
     taker_kill(e, &takers[1]);
@@ -175,12 +169,10 @@ static void holder_and_waiter_are_killed(struct env *e)
     if (e->form->code == HF_READ)
         taker_expect(&takers[1], "held");
     else
-        EVENTUALLY(queued(e, client, 1))
-            ;
+        EVENTUALLY(queued(e, client, 1));
     size_t before = seen(e, client, HF_WAITER);
     contend(&waiter, e, client, .rival = true, .timeout = HF_FOREVER);
-    EVENTUALLY(queued(e, client, before + 1))
-        ;
+    EVENTUALLY(queued(e, client, before + 1));
     taker_kill(e, &takers[1]);
     taker_kill(e, &takers[0]);
     CHECK_RC(contender_join(&waiter), 0);
@@ -225,7 +217,8 @@ const struct scenario scenarios_process[] = {
     { "waiter-is-killed", LOCKS, HF_CAP_PROCESSES | HF_CAP_CRASH | HF_CAP_INSPECT, 0,
       waiter_is_killed },
     { "holder-and-waiter-are-killed", LOCKS,
-      HF_CAP_PROCESSES | HF_CAP_CRASH | HF_CAP_INSPECT, 0, holder_and_waiter_are_killed },
+      HF_CAP_PROCESSES | HF_CAP_CRASH | HF_CAP_INSPECT, 0,
+      holder_and_waiter_are_killed },
     { "eight-processes", EXCLUSIVE, HF_CAP_PROCESSES, 0, eight_processes },
     { NULL, 0, 0, 0, NULL },
 };

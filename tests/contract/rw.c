@@ -63,8 +63,7 @@ static void writer_waits_for_last_reader(struct env *e)
     for (int i = 0; i < 3; i++)
         readers[i] = want_held(i % 2 ? a : b, hf_read(THING));
     hf_op *writer = want_begun(b, hf_write(THING));
-    EVENTUALLY(queued(e, a, 1))
-        ;
+    EVENTUALLY(queued(e, a, 1));
     for (int i = 0; i < 3; i++) {
         CHECK_RC(hf_op_wait(writer, 5, &none, NULL), HF_ETIMEOUT);
         CHECK(!hf_op_done(writer));
@@ -78,12 +77,10 @@ static void waiting_writer_blocks_readers(struct env *e)
     hf_client *clients[3] = { client_open(e), client_open(e), client_open(e) };
     hf_hold *reader = want_held(clients[0], hf_read(THING));
     hf_op *writer = want_begun(clients[1], hf_write(THING));
-    EVENTUALLY(queued(e, clients[0], 1))
-        ;
+    EVENTUALLY(queued(e, clients[0], 1));
     want_busy(clients[2], hf_read(THING));
     hf_op *late = want_begun(clients[2], hf_read(THING));
-    EVENTUALLY(queued(e, clients[0], 2))
-        ;
+    EVENTUALLY(queued(e, clients[0], 2));
     let_go(reader);
     hf_hold *hold = op_held(writer);
     CHECK(!hf_op_done(late));
@@ -98,11 +95,9 @@ static void writer_gives_up(struct env *e)
     hf_hold *none = NULL;
     hf_hold *reader = want_held(clients[0], hf_read(THING));
     hf_op *writer = want_begun(clients[1], hf_write(THING));
-    EVENTUALLY(queued(e, clients[0], 1))
-        ;
+    EVENTUALLY(queued(e, clients[0], 1));
     hf_op *late = want_begun(clients[2], hf_read(THING));
-    EVENTUALLY(queued(e, clients[0], 2))
-        ;
+    EVENTUALLY(queued(e, clients[0], 2));
     hf_op_cancel(writer);
     CHECK_RC(op_end(writer, HF_FOREVER, &none), HF_ECANCELLED);
     let_go(op_held(late));
@@ -137,8 +132,7 @@ static void killed_reader_frees_writer(struct env *e)
     taker_take(e, &taker, THING, 0, 0, 0);
     hf_hold *mine = want_held(client, hf_read(THING));
     hf_op *writer = want_begun(client, hf_write(THING));
-    EVENTUALLY(queued(e, client, 1))
-        ;
+    EVENTUALLY(queued(e, client, 1));
     let_go(mine);
     taker_kill(e, &taker);
     let_go(op_held(writer));
@@ -196,8 +190,7 @@ static void downgrade_lets_readers_in(struct env *e)
     hf_hold *hold = want_held(a, hf_write(THING));
     uint64_t token = hf_hold_token(hold, 0);
     hf_op *reader = want_begun(b, hf_read(THING));
-    EVENTUALLY(queued(e, a, 1))
-        ;
+    EVENTUALLY(queued(e, a, 1));
     CHECK_RC(hf_hold_downgrade(hold, 0, NULL), 0);
     hf_hold *other = op_held(reader);
     CHECK_EQ(hf_hold_state(hold), HF_HELD);
@@ -219,8 +212,7 @@ static void downgrade_keeps_exclusion(struct env *e)
     hf_hold *none = NULL;
     hf_hold *hold = want_held(a, hf_write(THING));
     hf_op *writer = want_begun(b, hf_write(THING));
-    EVENTUALLY(queued(e, a, 1))
-        ;
+    EVENTUALLY(queued(e, a, 1));
     CHECK_RC(hf_hold_downgrade(hold, 0, NULL), 0);
     CHECK_RC(hf_op_wait(writer, 10, &none, NULL), HF_ETIMEOUT);
     CHECK(!hf_op_done(writer));

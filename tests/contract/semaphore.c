@@ -91,12 +91,10 @@ static void one_release_one_waiter(struct env *e)
         holds[i] = permit_held(e, clients[3], want);
     for (size_t i = 0; i < 3; i++) {
         ops[i] = permit_begun(e, clients[i], want);
-        EVENTUALLY(queued(e, clients[3], i + 1))
-            ;
+        EVENTUALLY(queued(e, clients[3], i + 1));
     }
     let_go(holds[0]);
-    EVENTUALLY(hf_op_done(ops[0]) + hf_op_done(ops[1]) + hf_op_done(ops[2]) > 0)
-        ;
+    EVENTUALLY(hf_op_done(ops[0]) + hf_op_done(ops[1]) + hf_op_done(ops[2]) > 0);
     CHECK(queued(e, clients[3], 2));
     CHECK_EQ(seen(e, clients[3], HF_HOLDER), 2);
     let_go(op_held(ops[0]));
@@ -248,12 +246,10 @@ static void large_want_is_not_starved(struct env *e)
     hf_client *clients[3] = { client_open(e), client_open(e), client_open(e) };
     hf_hold *small = permit_held(e, clients[0], hf_permits(THING, 3, 10));
     hf_op *large = permit_begun(e, clients[1], hf_permits(THING, 9, 10));
-    EVENTUALLY(queued(e, clients[0], 1))
-        ;
+    EVENTUALLY(queued(e, clients[0], 1));
     permit_busy(e, clients[2], hf_permits(THING, 2, 10));
     hf_op *late = permit_begun(e, clients[2], hf_permits(THING, 2, 10));
-    EVENTUALLY(queued(e, clients[0], 2))
-        ;
+    EVENTUALLY(queued(e, clients[0], 2));
     let_go(small);
     hf_hold *hold = op_held(large);
     CHECK(!hf_op_done(late));
@@ -268,11 +264,9 @@ static void large_want_gives_up(struct env *e)
     hf_hold *none = NULL;
     hf_hold *small = permit_held(e, clients[0], hf_permits(THING, 3, 10));
     hf_op *large = permit_begun(e, clients[1], hf_permits(THING, 9, 10));
-    EVENTUALLY(queued(e, clients[0], 1))
-        ;
+    EVENTUALLY(queued(e, clients[0], 1));
     hf_op *late = permit_begun(e, clients[2], hf_permits(THING, 2, 10));
-    EVENTUALLY(queued(e, clients[0], 2))
-        ;
+    EVENTUALLY(queued(e, clients[0], 2));
     hf_op_cancel(large);
     CHECK_RC(op_end(large, HF_FOREVER, &none), HF_ECANCELLED);
     let_go(op_held(late));

@@ -103,8 +103,8 @@ static void token_over_handover(struct env *e)
     hf_hold *hold = held(e, client);
     for (int i = 0; i < 200; i++) {
         tokens_grow(&tokens, hold);
-        hf_op *op = begin(e, client, NULL, NULL, .timeout = HF_FOREVER,
-                          .who = (uint64_t)i + 2);
+        hf_op *op =
+            begin(e, client, NULL, NULL, .timeout = HF_FOREVER, .who = (uint64_t)i + 2);
         let_go(hold);
         CHECK_RC(op_end(op, HF_FOREVER, &hold), 0);
     }

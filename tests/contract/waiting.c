@@ -57,8 +57,7 @@ static void long_timeout(struct env *e)
     hf_hold *hold = held(e, a, .ttl = TWO_YEARS_MS);
     hf_hold *other = NULL;
     hf_op *op = begin(e, b, NULL, NULL, .rival = true, .timeout = 3600 * 1000);
-    EVENTUALLY(queued(e, a, 1))
-        ;
+    EVENTUALLY(queued(e, a, 1));
     clock_advance(3590 * 1000);
     CHECK_RC(hf_op_wait(op, 20, &other, NULL), HF_ETIMEOUT);
     CHECK(!hf_op_done(op));
@@ -75,8 +74,7 @@ static void forever_is_forever(struct env *e)
     hf_hold *hold = held(e, a, .ttl = TWO_YEARS_MS);
     hf_hold *other = NULL;
     hf_op *op = begin(e, b, NULL, NULL, .rival = true, .timeout = HF_FOREVER);
-    EVENTUALLY(queued(e, a, 1))
-        ;
+    EVENTUALLY(queued(e, a, 1));
     clock_advance(INT64_C(366) * 24 * 3600 * 1000);
     CHECK_RC(hf_op_wait(op, 20, &other, NULL), HF_ETIMEOUT);
     CHECK(!hf_op_done(op));
@@ -95,8 +93,7 @@ static void cancel_while_waiting(struct env *e)
     hf_hold *hold = held(e, a);
     hf_hold *other = NULL;
     hf_op *op = begin(e, b, NULL, NULL, .rival = true, .timeout = HF_FOREVER);
-    EVENTUALLY(queued(e, a, 1))
-        ;
+    EVENTUALLY(queued(e, a, 1));
     hf_op_cancel(op);
     CHECK_RC(op_end(op, HF_FOREVER, &other), HF_ECANCELLED);
     CHECK(other == NULL);
@@ -139,14 +136,12 @@ static void cancel_with_callback(struct env *e)
     options.ttl_ms = e->form->ttl_ms;
     options.owner = 2;
     form_wants(e->form, &wants, THING, true);
-    CHECK_RC(hf_acquire_async(b, wants.want, wants.count, &options, told_hold, &told, &op,
-                              NULL),
+    CHECK_RC(hf_acquire_async(b, wants.want, wants.count, &options, told_hold, &told,
+                              &op, NULL),
              0);
-    EVENTUALLY(queued(e, a, 1))
-        ;
+    EVENTUALLY(queued(e, a, 1));
     hf_op_cancel(op);
-    EVENTUALLY(atomic_load(&told.ended) == 1)
-        ;
+    EVENTUALLY(atomic_load(&told.ended) == 1);
     CHECK_RC(told.rc, HF_ECANCELLED);
     hf_op_free(op);
     let_go(hold);
@@ -157,8 +152,7 @@ static void cancel_after_end(struct env *e)
     hf_client *client = client_open(e);
     hf_hold *hold = NULL;
     hf_op *op = begin(e, client, NULL, NULL, .timeout = HF_FOREVER);
-    EVENTUALLY(hf_op_done(op))
-        ;
+    EVENTUALLY(hf_op_done(op));
     hf_op_cancel(op);
     CHECK_RC(op_end(op, HF_FOREVER, &hold), 0);
     CHECK_EQ(hf_hold_state(hold), HF_HELD);
@@ -173,12 +167,10 @@ static void cancel_lets_next_in(struct env *e)
     hf_hold *other = NULL;
     hf_op *first =
         begin(e, clients[1], NULL, NULL, .rival = true, .timeout = HF_FOREVER);
-    EVENTUALLY(queued(e, clients[0], 1))
-        ;
+    EVENTUALLY(queued(e, clients[0], 1));
     hf_op *second =
         begin(e, clients[2], NULL, NULL, .rival = true, .timeout = HF_FOREVER);
-    EVENTUALLY(queued(e, clients[0], 2))
-        ;
+    EVENTUALLY(queued(e, clients[0], 2));
     hf_op_cancel(first);
     CHECK_RC(op_end(first, HF_FOREVER, &other), HF_ECANCELLED);
     let_go(hold);
@@ -245,8 +237,8 @@ static void timeout_races_grant(struct env *e)
     for (int i = 0; i < 30; i++) {
         hf_hold *other = NULL;
         hf_hold *hold = held(e, a, .timeout = HF_FOREVER);
-        hf_op *op = begin(e, i % 2 ? a : b, NULL, NULL, .rival = true, .timeout = 1,
-                          .who = 2);
+        hf_op *op =
+            begin(e, i % 2 ? a : b, NULL, NULL, .rival = true, .timeout = 1, .who = 2);
         int64_t since = real_ms();
         while (real_ms() == since)
             ;

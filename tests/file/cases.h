@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Failure tests of the file: store, through holdfast.h alone. A case is a process with a
- * directory of its own; most run once for each layout. What a case has to show is the
+ * Failure tests of the file: store, through holdfast.h alone. A case is a process with
+ * a directory of its own; most run once for each layout. What a case has to show is the
  * code, the sentence, and that nothing was made or damaged on the way.
  */
 #ifndef FILE_CASES_H

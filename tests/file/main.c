@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Runs the cases, one process each, and says in TAP what came of them. An argument picks
- * the cases whose name contains it.
+ * Runs the cases, one process each, and says in TAP what came of them. An argument
+ * picks the cases whose name contains it.
  *
  * A case process leads a process group of its own, which is killed when the case is
  * over; what it prints is shown only if it fails or is skipped.

@@ -7,24 +7,24 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define CHECK(condition)                                                                 \
+#define CHECK(condition)                                                               \
     ((condition) ? (void)0 : check_failed(__FILE__, __LINE__, "%s", #condition))
 
 /* An HF_E... code or 0, named in the message. */
 #define CHECK_RC(call, code) check_rc(__FILE__, __LINE__, #call, (call), (code))
 
-#define CHECK_EQ(left, right)                                                            \
-    check_equal(__FILE__, __LINE__, #left " == " #right, (int64_t)(left),                \
+#define CHECK_EQ(left, right)                                                          \
+    check_equal(__FILE__, __LINE__, #left " == " #right, (int64_t)(left),              \
                 (int64_t)(right))
 
-#define CHECK_TEXT(left, right)                                                          \
+#define CHECK_TEXT(left, right)                                                        \
     check_text(__FILE__, __LINE__, #left " == " #right, (left), (right))
 
 /* Waits for a condition that another thread or process brings about; fails the scenario
  * when patience ends. The only way in which a scenario waits for something to have
  * happened, besides calls that wait by themselves. */
-#define EVENTUALLY(condition)                                                            \
-    for (struct patience patience_ = { 0 }; !(condition);                                \
+#define EVENTUALLY(condition)                                                          \
+    for (struct patience patience_ = { 0 }; !(condition);                              \
          patience_try(&patience_, __FILE__, __LINE__, #condition))
 
 struct patience {

@@ -143,8 +143,7 @@ static void descriptors_show(void)
 /* A thread that was joined may stay in /proc for a moment, hence the patience. */
 static void residue_check_process(const struct count *before)
 {
-    EVENTUALLY(entries_count("/proc/self/task") == before->threads)
-        ;
+    EVENTUALLY(entries_count("/proc/self/task") == before->threads);
     struct count after = count_all();
     if (after.descriptors != before->descriptors)
         descriptors_show();
@@ -158,8 +157,7 @@ static void residue_check_store(struct env *e)
     if (e->store->caps & HF_CAP_INSPECT) {
         hf_client *client = client_open(e);
         for (int role = HF_HOLDER; role <= HF_OBJECT; role++)
-            EVENTUALLY(seen(e, client, role) == 0)
-                ;
+            EVENTUALLY(seen(e, client, role) == 0);
         client_close(e, client);
     }
     if (e->store->residue(e, text, sizeof text))

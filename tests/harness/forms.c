@@ -86,7 +86,8 @@ static void fill_striped(struct wants *wants, const char *name, bool rival)
 
 const struct form forms[] = {
     { "mutex", "mutex", HF_CAP_MUTEX, 0, HF_MUTEX, 0, false, fill_mutex },
-    { "reentrant", "reentrant", HF_CAP_MUTEX, 0, HF_REENTRANT, 0, false, fill_reentrant },
+    { "reentrant", "reentrant", HF_CAP_MUTEX, 0, HF_REENTRANT, 0, false,
+      fill_reentrant },
     { "fair", "fair", HF_CAP_FAIR, 0, HF_FAIR, 0, false, fill_fair },
     { "read", "read", HF_CAP_RW, 0, HF_READ, 0, false, fill_read },
     { "write", "write", HF_CAP_RW, 0, HF_WRITE, 0, false, fill_write },

@@ -17,8 +17,8 @@ struct guarded *guarded_map(const char *path)
 {
     int fd = open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0600);
     CHECK(fd >= 0 && ftruncate(fd, sizeof(struct guarded)) == 0);
-    struct guarded *guarded = mmap(NULL, sizeof *guarded, PROT_READ | PROT_WRITE,
-                                   MAP_SHARED, fd, 0);
+    struct guarded *guarded =
+        mmap(NULL, sizeof *guarded, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     CHECK(guarded != MAP_FAILED);
     close(fd);
     return guarded;
@@ -33,7 +33,8 @@ void guarded_enter(struct guarded *guarded)
 {
     long long inside = 1 + atomic_fetch_add(&guarded->inside, 1);
     long long most = atomic_load(&guarded->most);
-    while (inside > most && !atomic_compare_exchange_weak(&guarded->most, &most, inside))
+    while (inside > most &&
+           !atomic_compare_exchange_weak(&guarded->most, &most, inside))
         ;
 }
 

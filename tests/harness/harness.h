@@ -175,12 +175,12 @@ hf_op *begin_with(struct env *e, hf_client *client, hf_acquire_cb *callback, voi
 
 /* take: the code. held: must succeed. begin: asynchronous, the op (which is the
  * caller's only without callback). busy: must be refused. */
-#define take(e, client, ret_hold, ...)                                                   \
+#define take(e, client, ret_hold, ...)                                                 \
     take_with((e), (client), (ret_hold), (struct take){ __VA_ARGS__ })
 #define held(e, client, ...) held_with((e), (client), (struct take){ __VA_ARGS__ })
-#define begin(e, client, callback, user, ...)                                            \
+#define begin(e, client, callback, user, ...)                                          \
     begin_with((e), (client), (callback), (user), (struct take){ __VA_ARGS__ })
-#define CHECK_BUSY(e, client, ...)                                                       \
+#define CHECK_BUSY(e, client, ...)                                                     \
     CHECK_RC(take((e), (client), &(hf_hold *){ NULL }, __VA_ARGS__), HF_EBUSY)
 
 /* Takes the four permits of a form that wants them gone, if that was not done yet.
@@ -242,7 +242,7 @@ void contender_start(struct contender *contender, struct env *e, hf_client *clie
                      struct take how);
 int contender_join(struct contender *contender);
 
-#define contend(contender, e, client, ...)                                               \
+#define contend(contender, e, client, ...)                                             \
     contender_start((contender), (e), (client), (struct take){ __VA_ARGS__ })
 
 /* Runs `body` on `count` threads with the numbers 0 .. count - 1 and waits for all. */

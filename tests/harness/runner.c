@@ -51,7 +51,8 @@ static int64_t limit_ms(void)
 static void scratch_make(char *path, size_t size)
 {
     const char *base = getenv("TMPDIR");
-    snprintf(path, size, "%s/holdfast-XXXXXX", base && strlen(base) < 64 ? base : "/tmp");
+    snprintf(path, size, "%s/holdfast-XXXXXX",
+             base && strlen(base) < 64 ? base : "/tmp");
     CHECK(mkdtemp(path) != NULL);
 }
 
@@ -123,7 +124,8 @@ static void job_end(struct job *job, bool in_time, runner_report *report, void *
     CHECK_EQ(waitpid(job->pid, &status, 0), job->pid);
     bool passed = in_time && WIFEXITED(status) && WEXITSTATUS(status) == 0;
     if (!in_time)
-        snprintf(last, sizeof last, "no end after %lld s", (long long)limit_ms() / 1000);
+        snprintf(last, sizeof last, "no end after %lld s",
+                 (long long)limit_ms() / 1000);
     else if (WIFSIGNALED(status))
         snprintf(last, sizeof last, "ended by signal %d", WTERMSIG(status));
     else if (!passed)

@@ -20,10 +20,10 @@
 extern const struct hf_backend hf__backend_memory;
 extern const struct hf_backend hf__backend_file;
 
-#define CAPS_KINDS                                                                       \
-    (HF_CAP_MUTEX | HF_CAP_FAIR | HF_CAP_RW | HF_CAP_DOWNGRADE | HF_CAP_PERMITS |        \
+#define CAPS_KINDS                                                                     \
+    (HF_CAP_MUTEX | HF_CAP_FAIR | HF_CAP_RW | HF_CAP_DOWNGRADE | HF_CAP_PERMITS |      \
      HF_CAP_EXPIRING | HF_CAP_LATCH | HF_CAP_CELL)
-#define CAPS_HOLDS                                                                       \
+#define CAPS_HOLDS                                                                     \
     (HF_CAP_LEASE | HF_CAP_DETACH | HF_CAP_INSPECT | HF_CAP_EVICT | HF_CAP_REVOKE)
 #define CAPS_MEM (CAPS_KINDS | CAPS_HOLDS | HF_CAP_HANDOFF)
 #define CAPS_FILE (CAPS_MEM | HF_CAP_PROCESSES | HF_CAP_CRASH | HF_CAP_DURABLE)
@@ -65,7 +65,7 @@ static uint64_t mem_weight(const struct env *e)
 /* ---- file ---------------------------------------------------------------------- */
 
 /* What docs/backends/file.md says stays in the directory. */
-static const char *const file_stays[] = { "state", NULL };
+static const char *const file_stays[] = { "state", "live", NULL };
 
 static void file_path(const struct env *e, char *path, size_t size, const char *entry)
 {
@@ -131,7 +131,8 @@ static uint64_t file_weight(const struct env *e)
 const struct store stores[] = {
     { "mem", CAPS_MEM, mem_start, mem_stop, mem_residue, mem_weight },
     { "file", CAPS_FILE, file_start, file_stop, file_residue, file_weight },
-    { "fault+mem", CAPS_MEM | NEED_FAULT, mem_start, mem_stop, mem_residue, mem_weight },
+    { "fault+mem", CAPS_MEM | NEED_FAULT, mem_start, mem_stop, mem_residue,
+      mem_weight },
     { "fault+file", CAPS_FILE | NEED_FAULT, file_start, file_stop, file_residue,
       file_weight },
     { NULL, 0, NULL, NULL, NULL, NULL },
@@ -159,15 +160,15 @@ const char *capability_name(uint64_t bit)
         uint64_t bit;
         const char *name;
     } names[] = {
-        { HF_CAP_MUTEX, "mutex" },       { HF_CAP_FAIR, "fair" },
-        { HF_CAP_RW, "rw" },             { HF_CAP_DOWNGRADE, "downgrade" },
-        { HF_CAP_PERMITS, "permits" },   { HF_CAP_EXPIRING, "expiring" },
-        { HF_CAP_LATCH, "latch" },       { HF_CAP_CELL, "cell" },
-        { HF_CAP_LEASE, "lease" },       { HF_CAP_DETACH, "detach" },
-        { HF_CAP_INSPECT, "inspect" },   { HF_CAP_EVICT, "evict" },
-        { HF_CAP_REVOKE, "revoke" },     { HF_CAP_PROCESSES, "processes" },
-        { HF_CAP_CRASH, "crash" },       { HF_CAP_DURABLE, "durable" },
-        { HF_CAP_HANDOFF, "handoff" },   { NEED_FAULT, "fault" },
+        { HF_CAP_MUTEX, "mutex" },     { HF_CAP_FAIR, "fair" },
+        { HF_CAP_RW, "rw" },           { HF_CAP_DOWNGRADE, "downgrade" },
+        { HF_CAP_PERMITS, "permits" }, { HF_CAP_EXPIRING, "expiring" },
+        { HF_CAP_LATCH, "latch" },     { HF_CAP_CELL, "cell" },
+        { HF_CAP_LEASE, "lease" },     { HF_CAP_DETACH, "detach" },
+        { HF_CAP_INSPECT, "inspect" }, { HF_CAP_EVICT, "evict" },
+        { HF_CAP_REVOKE, "revoke" },   { HF_CAP_PROCESSES, "processes" },
+        { HF_CAP_CRASH, "crash" },     { HF_CAP_DURABLE, "durable" },
+        { HF_CAP_HANDOFF, "handoff" }, { NEED_FAULT, "fault" },
     };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (names[i].bit == bit)

@@ -34,7 +34,8 @@ static void ballast_lay(struct env *e, const char *name)
     struct ballast *ballast = calloc(1, sizeof *ballast);
 
     CHECK(ballast != NULL && (ballast->name = strdup(name)) != NULL);
-    CHECK_RC(hf_acquire(e->ballast_client, &want, 1, &options, &ballast->hold, NULL), 0);
+    CHECK_RC(hf_acquire(e->ballast_client, &want, 1, &options, &ballast->hold, NULL),
+             0);
     ballast->next = e->ballasts;
     e->ballasts = ballast;
 }

@@ -77,7 +77,8 @@ static void say_hold(struct program *program, int rc, hf_hold *hold)
 
 /* ---- Taking ------------------------------------------------------------------------ */
 
-static void parse_take(const char *rest, struct wants *wants, hf_acquire_options *options)
+static void parse_take(const char *rest, struct wants *wants,
+                       hf_acquire_options *options)
 {
     char form[32];
     char name[256];
@@ -95,7 +96,8 @@ static void run_take(struct program *program, const char *rest)
     struct wants wants;
     hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
     parse_take(rest, &wants, &options);
-    int rc = hf_acquire(program->client, wants.want, wants.count, &options, &hold, NULL);
+    int rc =
+        hf_acquire(program->client, wants.want, wants.count, &options, &hold, NULL);
     say_hold(program, rc, hold);
 }
 
@@ -146,9 +148,9 @@ static void run_work(struct program *program, const char *rest)
     struct guarded *guarded = guarded_map(path);
     for (unsigned i = 0; i < rounds; i++) {
         hf_hold *hold = NULL;
-        CHECK_RC(hf_acquire(program->client, wants.want, wants.count, &options, &hold,
-                            NULL),
-                 0);
+        CHECK_RC(
+            hf_acquire(program->client, wants.want, wants.count, &options, &hold, NULL),
+            0);
         guarded_visit(guarded, hf_hold_token(hold, 0));
         CHECK_RC(hf_release(hold, NULL), 0);
     }

@@ -56,8 +56,8 @@ void told_event(void *user, hf_hold *hold, enum hf_event event, const hf_error *
 static void *contender_main(void *arg)
 {
     struct contender *contender = arg;
-    contender->rc = take_with(contender->e, contender->client, &contender->hold,
-                              contender->how);
+    contender->rc =
+        take_with(contender->e, contender->client, &contender->hold, contender->how);
     atomic_store(&contender->over, true);
     return NULL;
 }

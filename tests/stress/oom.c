@@ -20,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "../../src/base/clock.h"
 #include "../../src/base/mem.h"
@@ -415,6 +416,8 @@ int main(int argc, char **argv)
     if (hf__clock_shift_open(path))
         tap_bail("cannot move the clock");
     snprintf(url, sizeof url, "file:%s/store", dir);
+    if (mkdir(url + strlen("file:"), 0700))
+        tap_bail("cannot make %s", url);
     script_test("mem:oom", HF_DRIVER_USER);
     script_test("mem:oom", HF_DRIVER_THREAD);
     script_test(url, HF_DRIVER_USER);

@@ -39,8 +39,7 @@ enum { STORE_FILE, STORE_TOKEN, STORE_SPAN };
 
 struct session {
     struct hf_host *host; /* NULL: open() was never called */
-    int dir_fd;
-    int event_fd; /* -1: nobody has waited yet */
+    int event_fd;         /* -1: nobody has waited yet */
     struct lockfiles files;
     struct hf_tokens tokens;
 };
@@ -50,7 +49,7 @@ static struct lockfile *ticket_file(const struct hf_ticket *ticket)
     return (struct lockfile *)(uintptr_t)ticket->store[STORE_FILE];
 }
 
-/* ---- Answers ---------------------------------------------------------------------- */
+/* ---- Answers -------------------------------------------------------------------- */
 
 static void answer_granted(struct session *s, struct hf_ticket *ticket)
 {
@@ -83,7 +82,7 @@ static void ticket_drop(struct session *s, struct hf_ticket *ticket)
     ticket->store[STORE_TOKEN] = 0;
 }
 
-/* ---- Waiting ---------------------------------------------------------------------- */
+/* ---- Waiting -------------------------------------------------------------------- */
 
 static void file_advance(struct session *s, struct lockfile *file);
 
@@ -161,17 +160,15 @@ static void file_wait(struct session *s, struct lockfile *file)
 
     if (event_open(s, &why) != 0) {
         answer_failed(s, ticket, &why);
-        return;
-    }
-    if (hf__blocker_start(&file->blocker, file_block, file, s->event_fd) == 0) {
+    } else if (hf__blocker_start(&file->blocker, file_block, file, s->event_fd) == 0) {
         s->host->ops->queued(s->host, ticket, 0);
-        return;
+    } else {
+        ticket_drop(s, ticket);
+        s->host->ops->queued(s->host, ticket, NO_THREAD_RETRY_NS);
     }
-    ticket_drop(s, ticket);
-    s->host->ops->queued(s->host, ticket, NO_THREAD_RETRY_NS);
 }
 
-/* ---- Taking ----------------------------------------------------------------------- */
+/* ---- Taking --------------------------------------------------------------------- */
 
 /* 0: locked, and the path leads here, at *ret_now. HF_EBUSY: somebody else has it. */
 static int file_lock(struct session *s, struct lockfile *file, int64_t *ret_now,
@@ -281,7 +278,7 @@ static void flock_withdraw(void *session, struct hf_ticket *ticket)
     s->host->ops->withdrawn(s->host, ticket, gone ? HF_GONE : HF_WITHDRAWN);
 }
 
-/* ---- The rest --------------------------------------------------------------------- */
+/* ---- The rest ------------------------------------------------------------------- */
 
 static void flock_renew(void *session, struct hf_ticket *const *tickets, size_t count,
                         enum hf_renew_mode mode)
@@ -330,23 +327,21 @@ static int flock_open(void *session, struct hf_host *host, const struct hf_url *
                       uint64_t *ret_caps, hf_error *why)
 {
     struct session *s = session;
-    mode_t mode;
     int rc;
 
     s->host = host;
-    s->dir_fd = -1;
     s->event_fd = -1;
-    rc = hf__dir_mode(url, &mode, why);
+    hf__lockfiles_init(&s->files);
+    rc = hf__dir_mode(url, &s->files.mode, why);
     if (rc == 0)
-        rc = hf__dir_open(url->path, &s->dir_fd, why);
+        rc = hf__dir_open(url->path, &s->files.dir_fd, why);
     if (rc != 0)
         return rc;
     /* Cleaners of temporary files pass a locked directory by. Only where it is our own:
      * elsewhere somebody may use a lock on the directory for something else. */
     if (url->path[0] == '\0')
-        flock(s->dir_fd, LOCK_SH | LOCK_NB);
-    hf__lockfiles_init(&s->files, s->dir_fd, mode);
-    rc = hf__tokens_open(&s->tokens, s->dir_fd, mode, why);
+        flock(s->files.dir_fd, LOCK_SH | LOCK_NB);
+    rc = hf__tokens_open(&s->tokens, s->files.dir_fd, s->files.mode, why);
     if (rc != 0)
         return rc;
     *ret_caps = HF_CAP_MUTEX | HF_CAP_RW | HF_CAP_PROCESSES | HF_CAP_CRASH |
@@ -360,8 +355,6 @@ static void session_unlock(struct session *s)
 {
     if (s->event_fd >= 0)
         s->host->ops->remove_fd(s->host, s->event_fd);
-    if (!hf__linked(&s->files.all))
-        return;
     for (HF_EACH(link, &s->files.all)) {
         struct lockfile *file = HF_CONTAINER(link, struct lockfile, link);
 
@@ -383,8 +376,6 @@ static void flock_close(void *session, bool forked)
     hf__tokens_done(&s->tokens);
     if (s->event_fd >= 0)
         close(s->event_fd);
-    if (s->dir_fd >= 0)
-        close(s->dir_fd);
 }
 
 static const char *const no_schemes[] = { NULL };

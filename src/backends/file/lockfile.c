@@ -27,7 +27,7 @@
 #include "../../kit/names.h"
 #include "dir.h"
 
-/* ---- Out of the way of fork() ----------------------------------------------------- */
+/* ---- Out of the way of fork() --------------------------------------------------- */
 
 static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 static pthread_mutex_t open_mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -70,7 +70,7 @@ static void file_close(struct lockfile *file)
     file->fd = -1;
 }
 
-/* ---- Opening ------------------------------------------------------------------------ */
+/* ---- Opening -------------------------------------------------------------------- */
 
 /* Where we may not write, a descriptor for reading locks just as well. */
 static int path_open(struct lockfiles *files, const char *file, int *ret_fd,
@@ -166,7 +166,7 @@ bool hf__lockfile_look(struct lockfiles *files, struct lockfile *file, int64_t n
     return true;
 }
 
-/* ---- The cache ------------------------------------------------------------------------ */
+/* ---- The cache ------------------------------------------------------------------ */
 
 static struct lockfile **bucket_of(struct lockfiles *files, uint32_t hash)
 {
@@ -287,19 +287,18 @@ void hf__lockfile_free(struct lockfile *file)
     hf__free(file);
 }
 
-void hf__lockfiles_init(struct lockfiles *files, int dir_fd, mode_t mode)
+void hf__lockfiles_init(struct lockfiles *files)
 {
     hf__list_init(&files->all);
-    files->dir_fd = dir_fd;
-    files->mode = mode;
+    files->dir_fd = -1;
 }
 
 void hf__lockfiles_done(struct lockfiles *files)
 {
-    if (!hf__linked(&files->all))
-        return;
     for (HF_EACH_SAFE(link, &files->all))
         hf__lockfile_free(HF_CONTAINER(link, struct lockfile, link));
+    if (files->dir_fd >= 0)
+        close(files->dir_fd);
     memset(files->buckets, 0, sizeof files->buckets);
-    files->idle_count = 0;
+    hf__lockfiles_init(files);
 }

@@ -39,17 +39,18 @@ struct lockfile {
 };
 
 struct lockfiles {
-    int dir_fd;
+    int dir_fd;  /* -1: not open yet */
     mode_t mode; /* of new files */
     size_t idle_count;
     struct hf_link all;
     struct lockfile *buckets[HF_LOCKFILE_BUCKETS];
 };
 
-void hf__lockfiles_init(struct lockfiles *files, int dir_fd, mode_t mode);
+/* Empty, and without a directory: dir_fd and mode are for the caller to set. */
+void hf__lockfiles_init(struct lockfiles *files);
 
-/* Closes everything; no blocker may be running (in a forked child none is). Accepts
- * what was zeroed and never initialised. Does not close dir_fd. */
+/* Closes everything, the directory too; no blocker may be running (in a forked child
+ * none is). */
 void hf__lockfiles_done(struct lockfiles *files);
 
 /* An unlocked file for this ticket, from the cache or opened; the ticket's from now on.
@@ -66,8 +67,8 @@ void hf__lockfile_free(struct lockfile *file);
 /* Lets go of the descriptor and opens the path anew. */
 int hf__lockfile_reopen(struct lockfiles *files, struct lockfile *file, hf_error *why);
 
-/* Whether the path still leads to the file we have open: a lock on a deleted or replaced
- * file excludes nobody. */
+/* Whether the path still leads to the file we have open: a lock on a deleted or
+ * replaced file excludes nobody. */
 bool hf__lockfile_look(struct lockfiles *files, struct lockfile *file, int64_t now_us);
 
 /*
