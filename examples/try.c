@@ -66,7 +66,7 @@ static int worker(int number)
         if (hf_lock(client, "counter", 10000, &hold, &why))
             return fail("lock", &why);
         rc = counter_add();
-        printf("  worker %d holds the lock, token %-5llu counter is %ld\n", number,
+        printf("  worker %d holds the lock, token %llu, counter %ld\n", number,
                (unsigned long long)hf_hold_token(hold, 0), counter_read());
         fflush(stdout);
         if (hf_release(hold, &why))
@@ -124,12 +124,12 @@ static int show(hf_client *client)
 
     if (hf_inspect(client, "", true, &report, &why))
         return fail("inspect", &why);
-    printf("  %-10s %-8s %-10s %-8s %-8s %s\n", "NAME", "ROLE", "PROGRAM", "PID",
+    printf("  %-10s %-8s %-10s %-8s %-18s %s\n", "NAME", "ROLE", "PROGRAM", "PID",
            "TOKEN", "NOTE");
     for (size_t i = 0; i < hf_report_count(report); i++) {
         const hf_entry *entry = hf_report_entry(report, i);
 
-        printf("  %-10s %-8s %-10s %-8lld %-8llu %s\n", entry->name,
+        printf("  %-10s %-8s %-10s %-8lld %-18llu %s\n", entry->name,
                entry->role == HF_HOLDER ? "holds" : "waits", entry->program,
                (long long)entry->pid, (unsigned long long)entry->token, entry->note);
     }

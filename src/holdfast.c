@@ -86,20 +86,6 @@ int hf_lock(hf_client *handle, const char *name, int64_t timeout_ms, hf_hold **r
     return hf_acquire(handle, &want, 1, &options, ret_hold, why);
 }
 
-/* A hold of a client that is closed: nothing to give up but the handle. */
-static void free_stale(hf_hold *handle)
-{
-    struct hf_hold *hold = hf__hold_peek(handle);
-    uint16_t tag = hf__handle_tag(handle);
-    if (!hold || !atomic_compare_exchange_strong(&hold->handle.generation, &tag,
-                                                 (uint16_t)(tag + 1)))
-        return;
-    hf__free(hold->watch);
-    if (hold->parts != &hold->one)
-        hf__free(hold->parts);
-    hf__handle_shelve(hold);
-}
-
 int hf_release(hf_hold *handle, hf_error *why)
 {
     int rc = 0;
@@ -107,7 +93,7 @@ int hf_release(hf_hold *handle, hf_error *why)
         return 0;
     struct hf_hold *hold = hf__hold_enter(handle, &rc, why);
     if (rc == HF_ECLOSED)
-        free_stale(handle);
+        hf__hold_discard(hf__handle_object(handle), hf__handle_tag(handle));
     if (!hold)
         return rc;
     hf_client *client = hold->client;
@@ -144,7 +130,7 @@ int hf_release_async(hf_hold *handle, hf_done_cb *callback, void *user, hf_error
         return hf__fail(why, HF_EINVAL, "the hold is NULL");
     struct hf_hold *hold = hf__hold_enter(handle, &rc, why);
     if (rc == HF_ECLOSED)
-        free_stale(handle);
+        hf__hold_discard(hf__handle_object(handle), hf__handle_tag(handle));
     if (!hold)
         return rc;
     hf_client *client = hold->client;
@@ -247,10 +233,9 @@ void hf_op_free(hf_op *op)
     if (!op->finished) {
         hf__acquire_undo(op, HF_ECANCELLED);
     } else if ((op->delivered || !op->callback.done) && !op->calling) {
-        if (op->hold && op->rc == 0)
+        if (op->hold)
             hf__hold_drop(op->hold);
-        else if (op->hold)
-            hf__hold_free(op->hold);
+        op->hold = NULL;
         hf__op_free(op);
     }
     hf__client_leave(client);

@@ -40,6 +40,8 @@ static void start_claim(struct hf_op *op, struct claim *claim)
             other->holders++;
         else if (!other->offered)
             hf__list_push_back(&other->ops, &op->link);
+        if (!again)
+            hf__claim_interest(other);
         return;
     }
     if (join && other->state != CLAIM_LEAVING) {
@@ -62,6 +64,8 @@ static void acquire_done(struct hf_op *op)
             claim->holders = 1;
         claim->reentrant = op->reentrant[i];
         hf__hold_take(op->hold, op->order[i], claim);
+        if (hf__list_first(&claim->ops))
+            hf__claim_interest(claim);
     }
     hf__hold_refresh(op->hold);
     for (uint32_t i = 0; i < op->count; i++)

@@ -79,7 +79,7 @@ static void claim_reset(struct claim *claim)
     claim->state = CLAIM_NEW;
     claim->combine = claim->reentrant = claim->renew = claim->pinned = false;
     claim->unreachable = claim->doubt_told = claim->idle = false;
-    claim->offered = claim->impatient = false;
+    claim->offered = claim->impatient = claim->interested = false;
 }
 
 /* A claim of its own, so its hint is 0; one that is used again keeps it. */
@@ -312,7 +312,7 @@ void hf__claim_granted(struct claim *claim, const struct hf_grant *grant)
     claim->tokens_left = grant->span ? grant->span - 1 : 0;
     claim->handoffs = 0;
     claim->repeats = 0;
-    claim->unreachable = false;
+    claim->unreachable = claim->interested = false;
     claim->valid_until = HF_NEVER;
     if (grant->ttl_ns) {
         int64_t from = grant->since_ns ? grant->since_ns : claim->asked_at;
@@ -359,6 +359,15 @@ static void claim_timeout(void *arg)
     default:
         break;
     }
+}
+
+/* Somebody watches, or waits for a hand-off: a loss must not go unnoticed. */
+void hf__claim_interest(struct claim *claim)
+{
+    if (claim->interested || claim->state != CLAIM_HELD)
+        return;
+    claim->interested = true;
+    claim->client->store->interest(claim->client->session, &claim->ticket);
 }
 
 /* ---- giving up ----------------------------------------------------------------- */

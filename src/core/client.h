@@ -80,6 +80,7 @@ struct claim {
     bool doubt_told : 1;
     bool idle : 1; /* of nobody, kept under its name for the next one */
     bool offered : 1;   /* held, by nobody yet: whoever of this client comes first */
+    bool interested : 1; /* the store tells us at once when it is lost */
     bool impatient : 1; /* who was woken for it came too late: the next turn is theirs */
     char name[28];        /* the name, if it fits; else ticket.name is a copy */
 };
@@ -226,6 +227,7 @@ void hf__claim_leave(struct claim *claim, struct hf_op *leaver);
 void hf__claim_lost(struct claim *claim, const char *reason);
 void hf__claim_granted(struct claim *claim, const struct hf_grant *grant);
 void hf__claim_tell(struct claim *claim); /* put it on client->ready */
+void hf__claim_interest(struct claim *claim);
 struct claim *hf__claim_find(hf_client *client, const struct hf_ticket *ticket,
                              uint64_t owner);
 void hf__claim_name(struct claim *claim);   /* into the table by name */
@@ -255,6 +257,7 @@ void hf__acquire_undo(struct hf_op *op, int rc);
 /* hold.c */
 struct hf_hold *hf__hold_new(hf_client *client, uint32_t count);
 void hf__hold_free(struct hf_hold *hold);
+void hf__hold_discard(struct hf_hold *hold, uint16_t tag); /* of a closed client */
 void hf__hold_take(struct hf_hold *hold, uint32_t index, struct claim *claim);
 void hf__hold_refresh(struct hf_hold *hold);
 void hf__hold_tell(struct hf_hold *hold, enum hf_event event);

@@ -74,6 +74,18 @@ void hf__hold_free(struct hf_hold *hold)
     client->free_holds_count++;
 }
 
+/* A hold whose client is closed: nothing to give up but the handle, and that once. */
+void hf__hold_discard(struct hf_hold *hold, uint16_t tag)
+{
+    if (!atomic_compare_exchange_strong(&hold->handle.generation, &tag,
+                                        (uint16_t)(tag + 1)))
+        return;
+    hf__free(hold->watch);
+    if (hold->parts != &hold->one)
+        hf__free(hold->parts);
+    hf__handle_shelve(hold);
+}
+
 void hf__hold_take(struct hf_hold *hold, uint32_t index, struct claim *claim)
 {
     struct hold_part *part = &hold->parts[index];
@@ -187,12 +199,9 @@ void hf__hold_tell(struct hf_hold *hold, enum hf_event event)
 
 static void show_interest(struct hf_hold *hold)
 {
-    hf_client *client = hold->client;
-    for (uint32_t i = 0; i < hold->count; i++) {
-        struct claim *claim = hold->parts[i].claim;
-        if (claim && claim->state == CLAIM_HELD)
-            client->store->interest(client->session, &claim->ticket);
-    }
+    for (uint32_t i = 0; i < hold->count; i++)
+        if (hold->parts[i].claim)
+            hf__claim_interest(hold->parts[i].claim);
 }
 
 int hf__hold_watch(struct hf_hold *hold, hf_watch_cb *callback, void *user, hf_error *why)

@@ -95,6 +95,10 @@ void hf__op_finish(struct hf_op *op, int rc)
         return;
     op->finished = true;
     op->rc = rc;
+    if (rc != 0 && op->hold) {
+        hf__hold_free(op->hold);
+        op->hold = NULL;
+    }
     hf__op_timer(op, HF_NEVER);
     if (op->reserved)
         hf__loop_unreserve(&client->loop);
@@ -108,8 +112,11 @@ void hf__op_finish(struct hf_op *op, int rc)
     }
 }
 
+/* With the hold that nobody took, if its client has gone with all it held. */
 void hf__op_free(struct hf_op *op)
 {
+    if (op->hold)
+        hf__hold_discard(op->hold, op->hold->handle.generation);
     if (op->claims && op->claims != &op->one)
         hf__free(op->claims);
     hf__free(op);

@@ -194,14 +194,15 @@ int hf__hold_text_id(struct hf_hold *hold, size_t index, char *buffer, size_t si
         return hf__fail(why, HF_EUNSUPPORTED, "the %s store has no adoption here",
                         hold->client->store->name);
     const struct hf_ticket *ticket = &claim->ticket;
-    char hex[2 * sizeof(ticket->id) + 1] = "";
+    char text[HF_ID_MAX], hex[2 * sizeof(ticket->id) + 1] = "";
     hf__hex_encode(&ticket->id, sizeof(ticket->id), hex);
-    int len = snprintf(buffer, size, "hf1.%s.%" PRIu64 ".%d.%u.%u.%s", hex,
+    int len = snprintf(text, sizeof(text), "hf1.%s.%" PRIu64 ".%d.%u.%u.%s", hex,
                        hold->parts[index].token, ticket->kind, ticket->permits,
                        ticket->limit, ticket->name);
     if (len < 0 || (size_t)len >= size)
         return hf__fail(why, HF_EINVAL, "the buffer for the id is too small (HF_ID_MAX "
                                         "is enough)");
+    memcpy(buffer, text, (size_t)len + 1);
     claim->pinned = true; /* who knows the id must not find somebody else's hold */
     return 0;
 }

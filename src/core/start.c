@@ -229,10 +229,6 @@ static void release_unused(struct hf_op *op)
     if (op->claims != &op->one)
         hf__free(op->claims);
     op->claims = NULL;
-    if (op->rc != 0 && op->hold) {
-        hf__hold_free(op->hold);
-        op->hold = NULL;
-    }
 }
 
 /* Waits for an op on the caller's stack and hands its result out. */

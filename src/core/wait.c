@@ -166,11 +166,7 @@ int hf__op_await(struct hf_op *op, int64_t until)
 
 static void call_op(hf_client *client, struct hf_op *op)
 {
-    hf_hold *hold = op->rc == 0 && op->hold ? hf__hold_handle(op->hold) : NULL;
-    if (op->rc != 0 && op->hold) {
-        hf__hold_free(op->hold);
-        op->hold = NULL;
-    }
+    hf_hold *hold = op->hold ? hf__hold_handle(op->hold) : NULL;
     op->delivered = true;
     if (op->callback.done) {
         op->hold = NULL;
@@ -186,6 +182,7 @@ static void call_op(hf_client *client, struct hf_op *op)
         op->calling = false;
     } else if (op->hold) {
         hf__hold_drop(op->hold); /* nobody is left to take it */
+        op->hold = NULL;
         hf__settle(client);
     }
     if (op->abandoned)

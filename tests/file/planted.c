@@ -154,12 +154,12 @@ static void counter_at_its_end(void)
 
 /* ---- Deleted under us (flock) --------------------------------------------------- */
 
-/* A look at the path counts for some microseconds. */
-static void let_looks_age(void)
+/* A look at the path counts for some microseconds, and for a tick when letting go. */
+static void let_looks_age(int64_t ms)
 {
     int64_t since = real_ms();
 
-    while (real_ms() <= since + 1)
+    while (real_ms() <= since + ms)
         continue;
 }
 
@@ -174,13 +174,28 @@ static void lock_deleted_idle(void)
         CHECK_RC(hf_lock(a, "x", 0, &hold, NULL), 0);
         CHECK_RC(hf_release(hold, NULL), 0);
         CHECK(unlink(in_scratch("x")) == 0);
-        let_looks_age();
+        let_looks_age(1);
         CHECK_RC(hf_lock(b, "x", 0, &other, NULL), 0);
         CHECK_RC(hf_lock(a, "x", 0, &hold, NULL), HF_EBUSY);
         CHECK_RC(hf_release(other, NULL), 0);
     }
     hf_close(a);
     hf_close(b);
+}
+
+/* Deleted while it was held, some time before the end: the holder is told. */
+static void lock_deleted_while_held(void)
+{
+    hf_client *client = opened(url_of(scratch, NULL));
+    hf_hold *hold;
+
+    CHECK_RC(hf_lock(client, "x", 0, &hold, NULL), 0);
+    CHECK(unlink(in_scratch("x")) == 0);
+    let_looks_age(20);
+    CHECK_RC(hf_release(hold, NULL), HF_ELOST);
+    CHECK_RC(hf_lock(client, "x", 0, &hold, NULL), 0);
+    CHECK_RC(hf_release(hold, NULL), 0);
+    hf_close(client);
 }
 
 /* Deleted while one holds it and one waits: the waiter is not let in by the remains. */
@@ -243,6 +258,7 @@ const struct file_case planted_cases[] = {
     { "state-cut-short", state_cut_short, BOTH },
     { "counter-at-its-end", counter_at_its_end, FLOCK },
     { "lock-deleted-idle", lock_deleted_idle, FLOCK },
+    { "lock-deleted-while-held", lock_deleted_while_held, FLOCK },
     { "lock-deleted-while-waiting", lock_deleted_while_waiting, FLOCK },
     { "tokens-deleted", tokens_deleted, BOTH },
     { NULL, NULL, 0 },

@@ -143,13 +143,14 @@ static void stage_enter(struct stage *stage, int place, uint64_t token)
 static void stage_increment(struct stage *stage, struct record *record)
 {
     uint64_t value = atomic_load(&stage->counter);
+    uint32_t dawdle = value % 16 ? 20 : 1000;
 
     spin(20);
     atomic_store(&record->before, atomic_load(&record->done));
     atomic_store(&record->target, value + 1);
-    spin(50); /* so that some are killed here, */
+    spin(dawdle); /* so that some are killed here, */
     atomic_store(&stage->counter, value + 1);
-    spin(50); /* and some here */
+    spin(dawdle); /* and some here */
     atomic_store(&record->done, atomic_load(&record->before) + 1);
     atomic_store(&record->target, 0);
 }
