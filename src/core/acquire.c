@@ -169,5 +169,5 @@ void hf__acquire_undo(struct hf_op *op, int rc)
     if (op->pending == 0)
         hf__op_finish(op, op->rc);
     else
-        hf__op_timer(op, hf__now() + op->client->request_ns);
+        hf__op_timer(op, hf__now() + 3 * op->client->request_ns);
 }

@@ -349,6 +349,7 @@ static void claim_timeout(void *arg)
             hf__claim_tell(claim);
         break;
     case CLAIM_LEAVING:
+        claim->repeated = true;
         claim_withdraw(claim);
         if (claim->state == CLAIM_LEFT)
             hf__claim_tell(claim);
@@ -386,6 +387,7 @@ void hf__claim_leave(struct claim *claim, struct hf_op *leaver)
     if (hf__list_first(&claim->askers))
         hf__claim_end_askers(claim, HF_ELOST, "the hold was released meanwhile");
     claim->repeats = 0;
+    claim->repeated = false;
     claim->leaver = leaver;
     if (leaver)
         leaver->pending++;
@@ -421,7 +423,8 @@ static void claim_restart(struct claim *claim)
 void hf__claim_left(struct claim *claim)
 {
     struct hf_op *leaver = claim->leaver;
-    bool gone = claim->withdrawal == HF_GONE;
+    /* Gone at a repeat: the first one did it, and its answer was lost. */
+    bool gone = claim->withdrawal == HF_GONE && !claim->repeated;
     claim->leaver = NULL;
     if (hf__list_first(&claim->ops))
         claim_restart(claim);

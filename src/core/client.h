@@ -80,6 +80,7 @@ struct claim {
     bool doubt_told : 1;
     bool idle : 1; /* of nobody, kept under its name for the next one */
     bool offered : 1;   /* held, by nobody yet: whoever of this client comes first */
+    bool repeated : 1;   /* a withdrawal before this one got no answer */
     bool interested : 1; /* the store tells us at once when it is lost */
     bool impatient : 1; /* who was woken for it came too late: the next turn is theirs */
     char name[28];        /* the name, if it fits; else ticket.name is a copy */

@@ -264,7 +264,7 @@ static void start_release(struct hf_op *op, struct hf_hold *hold)
     if (--op->pending == 0)
         hf__op_finish(op, op->rc);
     else
-        hf__op_timer(op, hf__now() + op->client->request_ns);
+        hf__op_timer(op, hf__now() + 3 * op->client->request_ns);
 }
 
 static int release_waiting(struct hf_hold *hold, hf_error *why)
@@ -291,7 +291,7 @@ static int await_leaving(struct claim *claim, hf_error *why)
     op.pending = 1;
     claim->leaver = &op;
     hf__list_push_back(&client->ops, &op.all);
-    hf__op_timer(&op, hf__now() + client->request_ns);
+    hf__op_timer(&op, hf__now() + 3 * client->request_ns);
     if (hf__loop_ensure(&client->loop, NULL) == 0)
         hf__op_await(&op, HF_NEVER);
     else

@@ -31,13 +31,14 @@ static void give_up_waiting_for_leave(struct hf_op *op)
 static void acquire_timeout(struct hf_op *op)
 {
     struct claim *claim = op->claims[op->at];
-    if (op->once || claim->unreachable) {
-        if (op->why.code != HF_EUNREACHABLE)
-            hf__fail_code(&op->why, HF_EUNREACHABLE);
-        hf__acquire_undo(op, HF_EUNREACHABLE);
-        return;
-    }
-    hf__acquire_undo(op, HF_ETIMEOUT);
+    int rc = HF_ETIMEOUT;
+    if (claim->unreachable)
+        rc = HF_EUNREACHABLE;
+    else if (op->once) /* asked, and never answered */
+        rc = HF_EUNCERTAIN;
+    if (op->why.code != rc)
+        hf__fail_code(&op->why, rc);
+    hf__acquire_undo(op, rc);
 }
 
 static void op_timeout(void *arg)

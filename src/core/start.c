@@ -191,7 +191,7 @@ failed:
 static int64_t op_deadline(const struct hf_op *op, int64_t timeout_ms, int64_t now)
 {
     if (timeout_ms == 0)
-        return now + 2 * op->client->request_ns;
+        return now + 3 * op->client->request_ns;
     return hf__deadline(now, timeout_ms);
 }
 
@@ -387,6 +387,8 @@ int hf__acquire_fast(hf_client *client, const hf_want *wants, size_t count,
         !is_plain(client, given))
         return 1;
     size_t len = strnlen(wants->name, sizeof(((struct claim *)0)->name));
+    if (len == sizeof(((struct claim *)0)->name))
+        return 1; /* longer than what claims keep inside themselves */
     uint32_t hash = hf__text_hash(wants->name, len);
     struct claim *claim = hf__claim_reuse(client, wants->name, len, hash, wants->kind);
     if (!claim)

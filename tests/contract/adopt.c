@@ -190,7 +190,6 @@ static void waiter_gets_detached(struct env *e)
 
 static void adopt_in_another_process(struct env *e)
 {
-    struct taker taker;
     char id[HF_ID_MAX];
     hf_client *a = client_open(e);
     hf_client *b = client_open(e);
@@ -198,26 +197,25 @@ static void adopt_in_another_process(struct env *e)
     char token[32];
     snprintf(token, sizeof token, "%llu", (unsigned long long)hf_hold_token(hold, 0));
     CHECK_RC(hf_hold_id(hold, 0, id, sizeof id, NULL), 0);
-    taker_start(e, &taker, NULL);
-    taker_say(&taker, "adopt %s %d 0", id, TTL);
-    CHECK_TEXT(taker_expect(&taker, "held"), token);
+    struct taker *taker = taker_start(e, NULL);
+    taker_say(taker, "adopt %s %d 0", id, TTL);
+    CHECK_TEXT(taker_expect(taker, "held"), token);
     client_close(e, a);
     CHECK_RC(hf_release(hold, NULL), HF_ECLOSED);
     CHECK_BUSY(e, b, .rival = true);
-    taker_say(&taker, "verify");
-    taker_expect(&taker, "done");
-    taker_say(&taker, "release");
-    taker_expect(&taker, "done");
+    taker_say(taker, "verify");
+    taker_expect(taker, "done");
+    taker_say(taker, "release");
+    taker_expect(taker, "done");
     let_go(held(e, b, .rival = true));
 }
 
 static void detached_outlives_process(struct env *e)
 {
-    struct taker taker;
     hf_client *client = client_open(e);
-    taker_start(e, &taker, NULL);
-    taker_take(e, &taker, THING, 0, TTL, HF_DETACHED);
-    taker_kill(e, &taker);
+    struct taker *taker = taker_start(e, NULL);
+    taker_take(e, taker, THING, 0, TTL, HF_DETACHED);
+    taker_kill(taker);
     clock_advance(TTL / 2);
     CHECK_BUSY(e, client, .rival = true);
     clock_advance(TTL / 2 + 1000);
@@ -227,16 +225,15 @@ static void detached_outlives_process(struct env *e)
 /* Taken by a process that is gone, adopted by one that knows the id. */
 static void adopt_from_the_dead(struct env *e)
 {
-    struct taker taker;
     char id[HF_ID_MAX];
     hf_acquire_options options = adopt_options(0);
     hf_client *client = client_open(e);
     hf_hold *adopted = NULL;
-    taker_start(e, &taker, NULL);
-    uint64_t token = taker_take(e, &taker, THING, 0, TTL, HF_DETACHED);
-    taker_say(&taker, "id");
-    snprintf(id, sizeof id, "%s", taker_expect(&taker, "id"));
-    taker_kill(e, &taker);
+    struct taker *taker = taker_start(e, NULL);
+    uint64_t token = taker_take(e, taker, THING, 0, TTL, HF_DETACHED);
+    taker_say(taker, "id");
+    snprintf(id, sizeof id, "%s", taker_expect(taker, "id"));
+    taker_kill(taker);
     CHECK_RC(hf_adopt(client, id, &options, &adopted, NULL), 0);
     CHECK_EQ(hf_hold_token(adopted, 0), token);
     CHECK_BUSY(e, client, .rival = true, .who = 2);

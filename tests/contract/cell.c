@@ -224,14 +224,13 @@ static void cell_is_shown(struct env *e)
 
 static void cell_between_processes(struct env *e)
 {
-    struct taker taker;
     hf_client *client = client_open(e);
-    taker_start(e, &taker, NULL);
-    taker_say(&taker, "get " THING);
-    CHECK_TEXT(taker_expect(&taker, "failed"), "HF_ENOENT");
+    struct taker *taker = taker_start(e, NULL);
+    taker_say(taker, "get " THING);
+    CHECK_TEXT(taker_expect(taker, "failed"), "HF_ENOENT");
     uint64_t version = cell_set(client, 0, "hello");
-    taker_say(&taker, "get " THING);
-    const char *said = taker_expect(&taker, "value");
+    taker_say(taker, "get " THING);
+    const char *said = taker_expect(taker, "value");
     CHECK_EQ(strtoull(said, NULL, 10), version);
     CHECK_TEXT(strchr(said, ' ') + 1, "hello");
     cell_remove(client, version);

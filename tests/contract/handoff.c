@@ -136,18 +136,18 @@ static void crowd_member(void *arg, size_t number)
  * counter, one row of tokens, and everybody gets to the end. */
 static void threads_beside_processes(struct env *e)
 {
-    struct taker takers[3];
+    struct taker *takers[3];
     char path[256];
     snprintf(path, sizeof path, "%s/guarded", e->scratch);
     struct crowd crowd = { e, handoff_client(e, 8), guarded_map(path) };
     ballast_ensure(e, THING);
     for (size_t i = 0; i < 3; i++)
-        taker_start(e, &takers[i], i == 0 ? "handoff=-1" : NULL);
+        takers[i] = taker_start(e, i == 0 ? "handoff=-1" : NULL);
     for (size_t i = 0; i < 3; i++)
-        taker_say(&takers[i], "work %s " THING " 40 %s", e->form->name, path);
+        taker_say(takers[i], "work %s " THING " 40 %s", e->form->name, path);
     threads_run(6, crowd_member, &crowd);
     for (size_t i = 0; i < 3; i++)
-        taker_expect(&takers[i], "worked");
+        taker_expect(takers[i], "worked");
     CHECK_EQ(crowd.guarded->violations, 0);
     CHECK_EQ(crowd.guarded->count, 9 * 40);
     guarded_unmap(crowd.guarded);

@@ -154,15 +154,14 @@ static void long_note_is_cut(struct env *e)
 
 static void other_process_is_shown(struct env *e)
 {
-    struct taker taker;
     hf_client *client = client_open(e);
-    taker_start(e, &taker, NULL);
-    uint64_t token = taker_take(e, &taker, THING, 0, 0, 0);
+    struct taker *taker = taker_start(e, NULL);
+    uint64_t token = taker_take(e, taker, THING, 0, 0, 0);
     struct look look = look_at(client, "", true, HF_HOLDER);
     CHECK(look.count >= 1);
     bool found = false;
     for (size_t i = 0; i < look.count; i++) {
-        CHECK_EQ(look.entry[i]->pid, taker.pid);
+        CHECK_EQ(look.entry[i]->pid, taker->pid);
         CHECK_TEXT(look.entry[i]->program, "taker");
         found = found || look.entry[i]->token == token;
     }

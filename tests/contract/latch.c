@@ -236,17 +236,17 @@ static void latch_is_shown(struct env *e)
 
 static void latch_between_processes(struct env *e)
 {
-    struct taker takers[2];
+    struct taker *takers[2];
     hf_client *client = client_open(e);
     CHECK_RC(hf_latch_set(client, THING, 2, NULL), 0);
-    taker_start(e, &takers[0], NULL);
-    taker_start(e, &takers[1], NULL);
-    taker_say(&takers[0], "await " THING " -1");
+    takers[0] = taker_start(e, NULL);
+    takers[1] = taker_start(e, NULL);
+    taker_say(takers[0], "await " THING " -1");
     EVENTUALLY(queued(e, client, 1));
     hf_op *op = latch_begun(client, HF_FOREVER);
-    taker_say(&takers[1], "down " THING " 2");
-    taker_expect(&takers[1], "done");
-    taker_expect(&takers[0], "done");
+    taker_say(takers[1], "down " THING " 2");
+    taker_expect(takers[1], "done");
+    taker_expect(takers[0], "done");
     CHECK_RC(op_end(op, HF_FOREVER, NULL), 0);
 }
 

@@ -80,26 +80,24 @@ static void mismatch_rolls_back(struct env *e)
 
 static void killed_multi_frees_all(struct env *e)
 {
-    struct taker taker;
     hf_client *client = client_open(e);
-    taker_start(e, &taker, NULL);
-    taker_take(e, &taker, THING, 0, 0, 0);
+    struct taker *taker = taker_start(e, NULL);
+    taker_take(e, taker, THING, 0, 0, 0);
     CHECK_EQ(seen(e, client, HF_HOLDER), 3);
-    taker_kill(e, &taker);
+    taker_kill(taker);
     let_go(held(e, client, .timeout = HF_FOREVER));
 }
 
 /* A process dies in the middle: it has two and waits for the third. */
 static void killed_halfway_frees_all(struct env *e)
 {
-    struct taker taker;
     hf_client *client = client_open(e);
     hf_hold *last = one_held(client, hf_mutex(THING "/c"));
-    taker_start(e, &taker, NULL);
-    taker_begin(e, &taker, THING, HF_FOREVER, 0, 0);
+    struct taker *taker = taker_start(e, NULL);
+    taker_begin(e, taker, THING, HF_FOREVER, 0, 0);
     EVENTUALLY(queued(e, client, 1));
     CHECK_EQ(seen(e, client, HF_HOLDER), 3);
-    taker_kill(e, &taker);
+    taker_kill(taker);
     let_go(last);
     let_go(held(e, client, .timeout = HF_FOREVER));
 }

@@ -82,7 +82,7 @@ static void order_without_the_cancelled(struct env *e)
 /* Three of ten are processes, and they die in the queue. */
 static void order_without_the_dead(struct env *e)
 {
-    struct taker takers[QUEUE];
+    struct taker *takers[QUEUE];
     struct queue queue = { .e = e, .watcher = client_open(e) };
     hf_hold *hold = held(e, queue.watcher);
     for (size_t i = 0; i < QUEUE; i++) {
@@ -90,12 +90,12 @@ static void order_without_the_dead(struct env *e)
             queue_join(&queue, client_open(e), i);
             continue;
         }
-        taker_start(e, &takers[i], NULL);
-        taker_begin(e, &takers[i], THING, HF_FOREVER, 0, 0);
+        takers[i] = taker_start(e, NULL);
+        taker_begin(e, takers[i], THING, HF_FOREVER, 0, 0);
         EVENTUALLY(queued(e, queue.watcher, i + 1));
     }
     for (size_t i = 1; i < QUEUE; i += 3)
-        taker_kill(e, &takers[i]);
+        taker_kill(takers[i]);
     let_go(hold);
     queue_drain(&queue);
 }

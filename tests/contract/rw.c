@@ -126,15 +126,14 @@ static void readers_enter_together(struct env *e)
 
 static void killed_reader_frees_writer(struct env *e)
 {
-    struct taker taker;
     hf_client *client = client_open(e);
-    taker_start(e, &taker, NULL);
-    taker_take(e, &taker, THING, 0, 0, 0);
+    struct taker *taker = taker_start(e, NULL);
+    taker_take(e, taker, THING, 0, 0, 0);
     hf_hold *mine = want_held(client, hf_read(THING));
     hf_op *writer = want_begun(client, hf_write(THING));
     EVENTUALLY(queued(e, client, 1));
     let_go(mine);
-    taker_kill(e, &taker);
+    taker_kill(taker);
     let_go(op_held(writer));
 }
 

@@ -204,15 +204,15 @@ static void limits_must_agree(struct env *e)
 
 static void killed_permits_come_back(struct env *e)
 {
-    struct taker takers[2];
+    struct taker *takers[2];
     hf_client *client = client_open(e);
     ballast_ensure(e, THING);
-    taker_start(e, &takers[0], NULL);
-    taker_start(e, &takers[1], NULL);
+    takers[0] = taker_start(e, NULL);
+    takers[1] = taker_start(e, NULL);
     for (int round = 0; round < 2; round++) {
-        taker_take(e, &takers[round], THING, HF_FOREVER, 0, 0);
+        taker_take(e, takers[round], THING, HF_FOREVER, 0, 0);
         CHECK_BUSY(e, client);
-        taker_kill(e, &takers[round]);
+        taker_kill(takers[round]);
         let_go(held(e, client, .timeout = HF_FOREVER));
     }
     CHECK_EQ(seen(e, client, HF_HOLDER), 0);

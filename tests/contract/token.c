@@ -113,18 +113,17 @@ static void token_over_handover(struct env *e)
 
 static void token_over_processes(struct env *e)
 {
-    struct taker taker;
     uint64_t last = 0;
     hf_client *client = client_open(e);
     for (int i = 0; i < 3; i++) {
-        taker_start(e, &taker, NULL);
-        uint64_t token = taker_take(e, &taker, THING, HF_FOREVER, 0, 0);
+        struct taker *taker = taker_start(e, NULL);
+        uint64_t token = taker_take(e, taker, THING, HF_FOREVER, 0, 0);
         CHECK(token > last);
         if (i == 1) {
-            taker_say(&taker, "release");
-            taker_expect(&taker, "done");
+            taker_say(taker, "release");
+            taker_expect(taker, "done");
         }
-        taker_kill(e, &taker);
+        taker_kill(taker);
         hf_hold *hold = held(e, client, .timeout = HF_FOREVER);
         CHECK(hf_hold_token(hold, 0) > token);
         last = hf_hold_token(hold, 0);
@@ -138,30 +137,29 @@ static void token_over_processes(struct env *e)
  * says "lost" before it has asked anybody, and the register refuses its token. */
 static void stale_write_is_refused(struct env *e)
 {
-    struct taker taker;
     char path[256];
     snprintf(path, sizeof path, "%s/register", e->scratch);
     struct guarded *guarded = guarded_map(path);
     hf_client *client = client_open(e);
 
-    taker_start(e, &taker, NULL);
-    uint64_t token = taker_take(e, &taker, THING, 0, TTL, 0);
-    taker_say(&taker, "write %s", path);
-    taker_expect(&taker, "written");
-    taker_stop(&taker);
+    struct taker *taker = taker_start(e, NULL);
+    uint64_t token = taker_take(e, taker, THING, 0, TTL, 0);
+    taker_say(taker, "write %s", path);
+    taker_expect(taker, "written");
+    taker_stop(taker);
     CHECK_BUSY(e, client, .rival = true);
     clock_advance(TTL + 1000);
     hf_hold *hold = held(e, client, .rival = true, .timeout = HF_FOREVER);
     CHECK(hf_hold_token(hold, 0) > token);
     CHECK(guarded_write(guarded, hf_hold_token(hold, 0)));
 
-    taker_continue(&taker);
-    taker_say(&taker, "state");
-    CHECK_EQ(strtol(taker_expect(&taker, "state"), NULL, 10), HF_LOST);
-    taker_say(&taker, "write %s", path);
-    taker_expect(&taker, "refused");
-    taker_say(&taker, "release");
-    CHECK_TEXT(taker_expect(&taker, "failed"), "HF_ELOST");
+    taker_continue(taker);
+    taker_say(taker, "state");
+    CHECK_EQ(strtol(taker_expect(taker, "state"), NULL, 10), HF_LOST);
+    taker_say(taker, "write %s", path);
+    taker_expect(taker, "refused");
+    taker_say(taker, "release");
+    CHECK_TEXT(taker_expect(taker, "failed"), "HF_ELOST");
     CHECK_RC(hf_hold_verify(hold, NULL), 0);
     let_go(hold);
     guarded_unmap(guarded);

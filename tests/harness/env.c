@@ -183,8 +183,8 @@ static void ballasts_done(struct env *e)
 static void env_done(struct env *e)
 {
     for (size_t i = 0; i < TAKERS_MAX; i++)
-        if (e->takers[i])
-            taker_kill(e, e->takers[i]);
+        if (e->takers[i].pid)
+            taker_kill(&e->takers[i]);
     ballasts_done(e);
     for (size_t i = 0; i < CLIENTS_MAX; i++)
         if (e->clients[i])

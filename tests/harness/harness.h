@@ -134,7 +134,7 @@ struct env {
     char url[256];
     pthread_mutex_t mutex; /* recursive; guards what follows */
     hf_client *clients[CLIENTS_MAX];
-    struct taker *takers[TAKERS_MAX];
+    struct taker takers[TAKERS_MAX]; /* free if the pid is 0 */
     hf_client *ballast_client;
     struct ballast *ballasts;
     void *store_data;
@@ -280,8 +280,9 @@ bool guarded_write(struct guarded *guarded, uint64_t token);
 
 /* ---- Takers: other processes (see taker.c) ----------------------------------------- */
 
-/* Starts one on the scenario's store; `option` NULL or one more argument. */
-void taker_start(struct env *e, struct taker *taker, const char *option);
+/* Starts one on the scenario's store; `option` NULL or one more argument. It belongs to
+ * the environment and is killed at its end. */
+struct taker *taker_start(struct env *e, const char *option);
 void taker_say(struct taker *taker, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* The rest of the next line, which must begin with `word`. */
@@ -294,7 +295,7 @@ void taker_begin(struct env *e, struct taker *taker, const char *name,
                  int64_t timeout_ms, int64_t ttl_ms, uint32_t flags);
 void taker_stop(struct taker *taker); /* SIGSTOP, and it has stopped */
 void taker_continue(struct taker *taker);
-void taker_kill(struct env *e, struct taker *taker); /* SIGKILL, and it is gone */
-void taker_gone(struct env *e, struct taker *taker); /* waits until it has ended */
+void taker_kill(struct taker *taker); /* SIGKILL, and it is gone */
+void taker_gone(struct taker *taker); /* waits until it has ended */
 
 #endif

@@ -53,21 +53,19 @@ static void taker_spawn(struct taker *taker, const char *url, const char *option
     taker->pid = pid;
 }
 
-static void taker_remember(struct env *e, struct taker *taker)
+static struct taker *taker_slot(struct env *e)
 {
     for (size_t i = 0; i < TAKERS_MAX; i++)
-        if (!e->takers[i]) {
-            e->takers[i] = taker;
-            return;
-        }
-    CHECK(!"room for another taker");
+        if (!e->takers[i].pid)
+            return &e->takers[i];
+    check_failed(__FILE__, __LINE__, "there is room for another taker");
 }
 
-void taker_start(struct env *e, struct taker *taker, const char *option)
+struct taker *taker_start(struct env *e, const char *option)
 {
     int in[2];
     int out[2];
-    memset(taker, 0, sizeof *taker);
+    struct taker *taker = taker_slot(e);
     CHECK_EQ(pipe2(in, O_CLOEXEC), 0);
     CHECK_EQ(pipe2(out, O_CLOEXEC), 0);
     taker_spawn(taker, e->url, option, in, out);
@@ -75,8 +73,8 @@ void taker_start(struct env *e, struct taker *taker, const char *option)
     close(out[1]);
     taker->in = in[1];
     taker->out = out[0];
-    taker_remember(e, taker);
     taker_expect(taker, "ready");
+    return taker;
 }
 
 void taker_say(struct taker *taker, const char *format, ...)
@@ -161,7 +159,7 @@ void taker_continue(struct taker *taker)
     CHECK_EQ(kill((pid_t)taker->pid, SIGCONT), 0);
 }
 
-void taker_gone(struct env *e, struct taker *taker)
+void taker_gone(struct taker *taker)
 {
     int status = 0;
     pid_t reaped;
@@ -171,13 +169,11 @@ void taker_gone(struct env *e, struct taker *taker)
     CHECK_EQ(reaped, taker->pid);
     close(taker->in);
     close(taker->out);
-    for (size_t i = 0; i < TAKERS_MAX; i++)
-        if (e->takers[i] == taker)
-            e->takers[i] = NULL;
+    taker->pid = 0;
 }
 
-void taker_kill(struct env *e, struct taker *taker)
+void taker_kill(struct taker *taker)
 {
     CHECK_EQ(kill((pid_t)taker->pid, SIGKILL), 0);
-    taker_gone(e, taker);
+    taker_gone(taker);
 }

@@ -87,7 +87,7 @@ static int fd_count(void)
 /* A look at the path counts for microseconds, and for a tick when letting go. */
 static void let_look_age(void)
 {
-    int64_t until = hf__wall_us() + HF_LOCKFILE_LOOK_US;
+    int64_t until = hf__wall_us() + HF_LOCKFILE_AGAIN_US;
     int64_t tick = hf__now_coarse();
 
     while (hf__wall_us() <= until || hf__now_coarse() == tick)

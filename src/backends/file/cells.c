@@ -64,6 +64,14 @@ static void cell_file(const char *name, size_t len, char file[CELL_FILE])
     hf__name_to_file(name, len, file + sizeof(CELL_PREFIX) - 1, HF_FILE_NAME_SIZE);
 }
 
+bool hf__cell_exists(const struct file_queue *me, const char *name, uint32_t len)
+{
+    char file[CELL_FILE];
+
+    cell_file(name, len, file);
+    return faccessat(me->dir_fd, file, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
 /* ---- Reading --------------------------------------------------------------------------- */
 
 static ssize_t read_all(int fd, void *buffer, size_t size)
@@ -240,23 +248,38 @@ static int version_check(struct file_queue *me, struct hf_request *request,
     return 1;
 }
 
-/* In the guard: the step that counts. */
+static int file_replace(struct file_queue *me, struct hf_request *request,
+                        const char *tmp)
+{
+    char file[CELL_FILE];
+
+    cell_file(request->name, request->name_len, file);
+    if (request->data)
+        return renameat(me->dir_fd, tmp, me->dir_fd, file);
+    me->removed[me->removed_next++ % RECENT_COUNT] = request->id;
+    return unlinkat(me->dir_fd, file, 0);
+}
+
+/* In the guard: the step that counts. The record only keeps the name from being used
+ * for a lock. */
 static int cell_replace(struct file_queue *me, struct hf_request *request,
                         const char *tmp, struct cell *found, hf_error *why)
 {
-    char file[CELL_FILE];
-    int rc = version_check(me, request, found, why);
+    struct region_block *record;
+    int rc;
 
+    me->region.head->cells = 1;
+    rc = hf__table_get(me, request->name, request->name_len, request->name_hash, HF_CELL,
+                       1, &record, why);
+    if (rc == 0)
+        rc = version_check(me, request, found, why);
     if (rc != 1)
         return rc;
-    cell_file(request->name, request->name_len, file);
-    if (request->data) {
-        rc = renameat(me->dir_fd, tmp, me->dir_fd, file);
-    } else {
-        rc = request->number ? unlinkat(me->dir_fd, file, 0) : 0;
-        me->removed[me->removed_next++ % RECENT_COUNT] = request->id;
-    }
-    return rc == 0 ? 1 : hf__fail_sys(why, hf__dir_code(errno), errno, "'%.60s'", file);
+    if (file_replace(me, request, tmp) != 0)
+        return hf__fail_sys(why, hf__dir_code(errno), errno, "the cell cannot be set");
+    guard_step();
+    record->record.left = request->data != NULL;
+    return 1;
 }
 
 static int cell_store(struct file_queue *me, struct hf_request *request,

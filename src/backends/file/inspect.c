@@ -122,10 +122,10 @@ static void record_see(struct sights *sights, struct region_block *record)
     uint32_t waiting = 0;
 
     hf__record_expire(me, record);
-    if (r->latch_left) {
+    if (r->left && r->family == hf__family(HF_LATCH)) {
         struct sight *sight = sight_add(sights, record, HF_LATCH, HF_OBJECT);
         if (sight)
-            sight->entry.permits = r->latch_left;
+            sight->entry.permits = r->left;
     }
     quick_see(sights, record);
     for (uint32_t i = r->first; i; i = block_at(me, i)->next) {

@@ -14,9 +14,9 @@
 static bool ids_find(const struct file_queue *me, const struct block_record *r,
                      const struct hf_request *request, uint64_t *ret_result)
 {
-    const struct block_ids *ids = &block_at(me, r->latch_ids)->ids;
+    const struct block_ids *ids = &block_at(me, r->ids)->ids;
 
-    for (uint32_t i = 0; r->latch_ids && i < IDS_COUNT; i++)
+    for (uint32_t i = 0; r->ids && i < IDS_COUNT; i++)
         if (id_same(&ids->id[i], &request->id)) {
             *ret_result = ids->result[i];
             return true;
@@ -27,7 +27,7 @@ static bool ids_find(const struct file_queue *me, const struct block_record *r,
 static void ids_put(struct file_queue *me, const struct block_record *r,
                     const struct hf_request *request)
 {
-    struct block_ids *ids = &block_at(me, r->latch_ids)->ids;
+    struct block_ids *ids = &block_at(me, r->ids)->ids;
     uint32_t i = ids->next % IDS_COUNT;
 
     ids->id[i] = request->id;
@@ -39,7 +39,7 @@ static int ids_make(struct file_queue *me, struct block_record *r, hf_error *why
 {
     struct region_block *block;
 
-    if (r->latch_ids)
+    if (r->ids)
         return 0;
     block = hf__table_alloc(me, why);
     if (!block)
@@ -48,7 +48,7 @@ static int ids_make(struct file_queue *me, struct block_record *r, hf_error *why
     block->ids = (struct block_ids){ .next = 0 };
     __atomic_store_n(&block->type, BLOCK_IDS, __ATOMIC_RELEASE);
     guard_step();
-    r->latch_ids = block_index(me, block);
+    r->ids = block_index(me, block);
     guard_step();
     return 0;
 }
@@ -60,11 +60,11 @@ static int latch_begin(struct file_queue *me, struct block_record *r,
 
     if (ids_find(me, r, request, &result))
         return 0;
-    if (r->latch_left > 0)
-        return hf__fail(why, HF_EBUSY, "the latch is counting: %u left", r->latch_left);
+    if (r->left > 0)
+        return hf__fail(why, HF_EBUSY, "the latch is counting: %u left", r->left);
     if (ids_make(me, r, why) != 0)
         return why->code;
-    r->latch_left = (uint32_t)request->number;
+    r->left = (uint32_t)request->number;
     guard_step();
     ids_put(me, r, request);
     return 0;
@@ -104,7 +104,7 @@ int hf__queue_latch_get(struct file_queue *me, struct hf_request *request,
     int rc = latch_find(me, request, &record, why);
 
     if (rc == 0)
-        request->result = record ? record->record.latch_left : 0;
+        request->result = record ? record->record.left : 0;
     return rc;
 }
 
@@ -119,15 +119,15 @@ int hf__queue_latch_down(struct file_queue *me, struct hf_request *request,
     if (rc != 0 || !record)
         return rc;
     r = &record->record;
-    if (ids_find(me, r, request, &request->result) || r->latch_left == 0)
+    if (ids_find(me, r, request, &request->result) || r->left == 0)
         return 0;
-    if (request->number < r->latch_left)
-        request->result = r->latch_left - request->number;
+    if (request->number < r->left)
+        request->result = r->left - request->number;
     hf__record_seize(record);
-    r->latch_left = (uint32_t)request->result;
+    r->left = (uint32_t)request->result;
     guard_step();
     ids_put(me, r, request);
-    if (r->latch_left == 0)
+    if (r->left == 0)
         hf__record_open(me, record);
     hf__record_settle(me, record);
     return 0;

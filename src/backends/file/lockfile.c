@@ -102,6 +102,7 @@ static int file_open(struct lockfiles *files, struct lockfile *file, hf_error *w
     if (rc == 0) {
         file->dev = st.st_dev;
         file->ino = st.st_ino;
+        file->locked_us = 0;
         file->seen_us = 0;
     }
     return rc;

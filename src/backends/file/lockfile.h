@@ -16,8 +16,9 @@
 #define HF_LOCKFILE_BUCKETS 128
 #define HF_LOCKFILE_IDLE_MAX 128
 
-/* How long a look at the path counts, in microseconds (see hf__lockfile_current). */
-#define HF_LOCKFILE_LOOK_US 20
+/* In microseconds: see hf__lockfile_current(). */
+#define HF_LOCKFILE_AGAIN_US 4
+#define HF_LOCKFILE_LOOK_US 50
 
 struct lockfile {
     struct hf_link link;      /* session: all of them */
@@ -28,8 +29,9 @@ struct lockfile {
     int how;                  /* LOCK_EX or LOCK_SH */
     dev_t dev;
     ino_t ino;
-    int64_t seen_us; /* when the path was last seen to lead here; 0: never */
-    int64_t tick;    /* the same by the coarse clock */
+    int64_t locked_us; /* when it was last locked; 0: never */
+    int64_t seen_us;   /* when the path was last seen to lead here */
+    int64_t tick;      /* the same by the coarse clock */
     struct hf_blocker blocker;
     bool used; /* since it was last considered for closing */
     uint32_t name_hash;
@@ -72,18 +74,23 @@ int hf__lockfile_reopen(struct lockfiles *files, struct lockfile *file, hf_error
 bool hf__lockfile_look(struct lockfiles *files, struct lockfile *file, int64_t now_us);
 
 /*
- * The same at the price of a comparison. The look costs more than half of what the lock
- * costs, so one that is less than HF_LOCKFILE_LOOK_US old still counts: nobody deletes
- * the file, makes another and locks that in much less, and a file that is deleted while
- * it is held escapes any look before. The clock may be the wall clock that the token
- * needs anyway: set back, it makes us look once more.
+ * The same when it was just locked, mostly at the price of a comparison, for the look
+ * costs as much as the lock itself. It is left out if this descriptor was locked less
+ * than HF_LOCKFILE_AGAIN_US ago: that is hardly time for somebody else to lock the
+ * file, delete it and unlock it, as those do who delete their lock files. Somebody who
+ * deletes the file of a lock he does not hold breaks it whatever we do, and is noticed
+ * within HF_LOCKFILE_LOOK_US. The clock is the wall clock, which the token needs
+ * anyway: set back, it makes us look once more.
  */
 static inline bool hf__lockfile_current(struct lockfiles *files, struct lockfile *file,
                                         int64_t now_us)
 {
+    uint64_t idle = (uint64_t)now_us - (uint64_t)file->locked_us;
     uint64_t age = (uint64_t)now_us - (uint64_t)file->seen_us;
 
-    return age < HF_LOCKFILE_LOOK_US || hf__lockfile_look(files, file, now_us);
+    file->locked_us = now_us;
+    return (idle < HF_LOCKFILE_AGAIN_US && age < HF_LOCKFILE_LOOK_US) ||
+           hf__lockfile_look(files, file, now_us);
 }
 
 /* And for letting go of it: a look counts until the coarse clock ticks. */

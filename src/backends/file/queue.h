@@ -26,15 +26,14 @@
 #include "word.h"
 
 #define CACHE_COUNT 256
-#define CACHE_NAME 112
+#define CACHE_NAME 112 /* longer names are looked up */
 #define RECENT_COUNT 8
 
 #define GUARD_RETRY_NS (10 * INT64_C(1000000))
 #define QUEUED_RETRY_NS (5 * INT64_C(1000000000))
 
 struct queue_cached {
-    uint64_t word; /* of the record, as we last left it */
-    uint32_t record;
+    uint64_t hint; /* see tickets.c */
     uint32_t hash;
     uint16_t len;    /* 0: empty */
     uint16_t writes; /* it is a read/write lock, not a mutex */
@@ -64,7 +63,6 @@ struct queue_stake {
     struct hf_timer timer; /* when to look again */
     uint32_t number;
     bool waiting; /* or granted, and core is interested */
-    bool revoked; /* told */
 };
 
 struct queue_number {
@@ -308,6 +306,9 @@ typedef int queue_verb(struct file_queue *me, struct hf_request *request,
 /* In the guard. */
 queue_verb hf__queue_latch_set, hf__queue_latch_get, hf__queue_latch_down;
 queue_verb hf__queue_evict, hf__queue_revoke, hf__queue_downgrade, hf__queue_adopt;
+
+/* Whether a name has the file of a cell. */
+bool hf__cell_exists(const struct file_queue *me, const char *name, uint32_t len);
 
 /* Outside; they enter it themselves. */
 queue_verb hf__queue_cell_get, hf__queue_cell_set, hf__queue_inspect;

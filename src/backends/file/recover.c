@@ -51,12 +51,12 @@ static bool name_mark(struct file_queue *me, const struct block_record *r)
 
 static void ids_mark(struct file_queue *me, struct block_record *r)
 {
-    struct region_block *block = block_at(me, r->latch_ids);
+    struct region_block *block = block_at(me, r->ids);
 
-    if (block_used(me, r->latch_ids) && block->type == BLOCK_IDS)
+    if (block_used(me, r->ids) && block->type == BLOCK_IDS)
         word_store(&block->word, block->word | MARK);
     else
-        r->latch_ids = 0;
+        r->ids = 0;
 }
 
 static void record_reset(struct block_record *r)

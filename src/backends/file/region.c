@@ -16,6 +16,7 @@
  */
 #include "region.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -137,6 +138,36 @@ void hf__region_raise(struct region *region, uint64_t end)
         ;
 }
 
+/* ---- Files of former times --------------------------------------------------------- */
+
+static bool name_is_litter(const char *file)
+{
+    return strncmp(file, "tmp.", 4) == 0 ||
+           (file[0] == 'w' && file[1] >= '0' && file[1] <= '9' && strchr(file, '.'));
+}
+
+/* FIFOs and half-written cells of sessions that a reboot ended. */
+static void litter_remove(int dir_fd, bool *ret_cells)
+{
+    int fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    struct dirent *entry;
+
+    *ret_cells = true; /* to be on the safe side */
+    if (!dir) {
+        if (fd >= 0)
+            close(fd);
+        return;
+    }
+    *ret_cells = false;
+    while ((entry = readdir(dir)))
+        if (name_is_litter(entry->d_name))
+            unlinkat(dir_fd, entry->d_name, 0);
+        else if (strncmp(entry->d_name, "cell.", 5) == 0)
+            *ret_cells = true;
+    closedir(dir);
+}
+
 /* ---- Making ---------------------------------------------------------------------- */
 
 static int guard_make(pthread_mutex_t *guard, hf_error *why)
@@ -170,10 +201,11 @@ static void head_number(struct region *region, uint64_t ceiling)
  * generations of slots start at a number that an earlier state did not use, because
  * FIFOs of those times may still lie around.
  */
-static int region_make(struct region *region, const unsigned char boot[16],
+static int region_make(struct region *region, int dir_fd, const unsigned char boot[16],
                        uint64_t ceiling, hf_error *why)
 {
     struct region_head *head = region->head;
+    bool cells;
     int rc = file_extend(region->fd, 0, REGION_HEAD_SIZE, why);
 
     if (rc != 0)
@@ -187,6 +219,8 @@ static int region_make(struct region *region, const unsigned char boot[16],
     if (rc != 0)
         return rc;
     head_number(region, ceiling);
+    litter_remove(dir_fd, &cells);
+    head->cells = cells;
     for (uint32_t i = 0; i < SLOT_COUNT; i++)
         region->slots[i].gen = (uint32_t)head->next_token;
     head->version = REGION_VERSION;
@@ -218,7 +252,7 @@ static int head_check(const struct region_head *head, off_t size, hf_error *why)
     return 0;
 }
 
-static int region_prepare(struct region *region, off_t size, hf_error *why)
+static int region_prepare(struct region *region, int dir_fd, off_t size, hf_error *why)
 {
     struct region_head head = { 0 };
     unsigned char boot[16];
@@ -229,7 +263,7 @@ static int region_prepare(struct region *region, off_t size, hf_error *why)
     if (pread(region->fd, &head, sizeof(head), 0) < 0)
         return hf__fail_sys(why, HF_ESYSTEM, errno, "the state file cannot be read");
     if (head.magic == 0)
-        return region_make(region, boot, head.durable_ceiling, why);
+        return region_make(region, dir_fd, boot, head.durable_ceiling, why);
     if (head.magic != REGION_MAGIC)
         return hf__fail(why, HF_ECORRUPT, "'state' is no state file; " ADVICE);
     if (head.version != REGION_VERSION || head.abi != abi_tag())
@@ -238,7 +272,7 @@ static int region_prepare(struct region *region, off_t size, hf_error *why)
                         "version and one C library for all; or " ADVICE,
                         head.version, head.abi, REGION_VERSION, abi_tag());
     if (memcmp(head.boot, boot, sizeof(boot)) != 0)
-        return region_make(region, boot, head.durable_ceiling, why);
+        return region_make(region, dir_fd, boot, head.durable_ceiling, why);
     return head_check(&head, size, why);
 }
 
@@ -325,7 +359,7 @@ int hf__region_open(struct region *region, int dir_fd, mode_t mode, hf_error *wh
         return rc;
     rc = region_map(region, why);
     if (rc == 0)
-        rc = region_prepare(region, size, why);
+        rc = region_prepare(region, dir_fd, size, why);
     flock(region->fd, LOCK_UN);
     if (rc != 0)
         hf__region_close(region);

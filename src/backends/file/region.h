@@ -74,6 +74,7 @@ struct region_head {
     uint32_t high_water;  /* blocks that were ever used */
     uint32_t free_first;
     uint32_t free_count;
+    uint32_t cells; /* there may be cells in the directory */
 
     _Alignas(64) uint64_t next_token;
     uint64_t ceiling; /* numbers below may be given out */
@@ -113,8 +114,8 @@ struct block_record {
     uint32_t strict;  /* waiting places that must not be overtaken */
     uint32_t invited; /* the place that INVITED or IMPATIENT is about */
     uint32_t limit;
-    uint32_t latch_left;
-    uint32_t latch_ids;
+    uint32_t left;      /* of a latch; of a cell: 1 if there is one */
+    uint32_t ids;       /* of a latch */
     uint32_t more; /* the rest of the name */
     uint16_t name_len;
     uint8_t family;

@@ -223,19 +223,31 @@ bool hf__stake_look(struct queue_stake *stake, bool came)
 
 enum hold_news { HOLD_SAME, HOLD_REVOKED, HOLD_LOST };
 
+static enum hold_news quick_news(struct file_queue *me, const struct hf_ticket *ticket)
+{
+    struct block_record *r = &block_at(me, ticket_block(ticket))->record;
+
+    if (!hf__quick_mine(me, ticket))
+        return HOLD_LOST;
+    if (r->revoked != ticket->store[2])
+        return HOLD_SAME;
+    r->revoked = 0;
+    return HOLD_REVOKED;
+}
+
 static enum hold_news hold_news(struct file_queue *me, const struct hf_ticket *ticket)
 {
-    struct region_block *block = block_at(me, ticket_block(ticket));
+    struct region_block *place;
 
-    if (ticket_mode(ticket) == TICKET_QUICK) {
-        if (!hf__quick_mine(me, ticket))
-            return HOLD_LOST;
-        return block->record.revoked == ticket->store[2] ? HOLD_REVOKED : HOLD_SAME;
-    }
-    block = hf__place_find(me, ticket_block(ticket), ticket->store[2]);
-    if (!block || block->place.state != PLACE_GRANTED)
+    if (ticket_mode(ticket) == TICKET_QUICK)
+        return quick_news(me, ticket);
+    place = hf__place_find(me, ticket_block(ticket), ticket->store[2]);
+    if (!place || place->place.state != PLACE_GRANTED)
         return HOLD_LOST;
-    return block->place.flags & PLACE_REVOKED ? HOLD_REVOKED : HOLD_SAME;
+    if (!(place->place.flags & PLACE_REVOKED))
+        return HOLD_SAME;
+    place->place.flags &= ~(uint32_t)PLACE_REVOKED;
+    return HOLD_REVOKED;
 }
 
 void hf__stake_mind(struct queue_stake *stake)
@@ -254,8 +266,7 @@ void hf__stake_mind(struct queue_stake *stake)
     if (news == HOLD_LOST) {
         hf__stake_free(stake);
         me->host->ops->event(me->host, ticket, HF_EVENT_LOST);
-    } else if (news == HOLD_REVOKED && !stake->revoked) {
-        stake->revoked = true;
+    } else if (news == HOLD_REVOKED) {
         me->host->ops->event(me->host, ticket, HF_EVENT_REVOKED);
     }
 }

@@ -54,7 +54,13 @@ static void chain_free(struct file_queue *me, uint32_t index)
 
 static bool record_idle(const struct region_block *block)
 {
-    return block->record.first == 0 && block->record.latch_left == 0;
+    return block->record.first == 0 && block->record.left == 0;
+}
+
+/* A cell is found again by its file. */
+static bool record_spare(const struct region_block *block)
+{
+    return record_idle(block) || block->record.family == hf__family(HF_CELL);
 }
 
 static void record_unchain(struct file_queue *me, struct region_block *record)
@@ -80,7 +86,7 @@ static void record_forget(struct file_queue *me, struct region_block *record)
     record_unchain(me, record);
     type_set(record, BLOCK_FREE);
     chain_free(me, record->record.more);
-    chain_free(me, record->record.latch_ids);
+    chain_free(me, record->record.ids);
     hf__table_free(me, record);
 }
 
@@ -88,7 +94,7 @@ static void records_reclaim(struct file_queue *me)
 {
     for (uint32_t i = 1; i < me->region.head->high_water; i++) {
         struct region_block *block = block_at(me, i);
-        if (block->type == BLOCK_RECORD && record_idle(block))
+        if (block->type == BLOCK_RECORD && record_spare(block))
             record_forget(me, block);
     }
 }
@@ -239,6 +245,10 @@ static int record_make(struct file_queue *me, const char *name, uint32_t len,
         .turn = UINT32_MAX,
     };
     memcpy(record->record.name, name, part_of(len, NAME_INLINE));
+    if (me->region.head->cells && hf__cell_exists(me, name, len)) {
+        record->record.family = (uint8_t)hf__family(HF_CELL);
+        record->record.left = 1;
+    }
     type_set(record, BLOCK_RECORD);
     hf__table_chain(me, record);
     *ret_record = record;
@@ -266,19 +276,30 @@ static bool family_limited(int family)
     return family == 3 || family == 4;
 }
 
+/* The file of a cell may have gone without us: its process died half-way. */
+static void cell_look(struct file_queue *me, struct region_block *record)
+{
+    char name[HF_NAME_MAX + 1];
+
+    if (record->record.family != hf__family(HF_CELL))
+        return;
+    hf__table_name(me, record, name);
+    record->record.left = hf__cell_exists(me, name, record->record.name_len);
+}
+
 /* Puts a record that nobody uses to another use, under a new generation. */
 static bool record_turn(struct file_queue *me, struct region_block *record, int family)
 {
     uint64_t word = word_load(&record->word);
     uint64_t fresh = (uint64_t)(word_gen(word) + 1) << WORD_GEN_SHIFT;
     bool made_now = record->record.family == 0;
-    uint32_t ids = record->record.latch_ids;
+    uint32_t ids = record->record.ids;
 
     if (!record_idle(record) || (!made_now && word != word_base(word)) ||
         !word_swap(&record->word, &word, fresh))
         return false;
     guard_step();
-    record->record.latch_ids = 0;
+    record->record.ids = 0;
     guard_step();
     chain_free(me, ids);
     record->record.turn = UINT32_MAX;
@@ -298,8 +319,11 @@ int hf__table_get(struct file_queue *me, const char *name, uint32_t len, uint32_
         hf__record_expire(me, record);
     else if (record_make(me, name, len, hash, &record, why) != 0)
         return why->code;
-    if (record->record.family != family && !record_turn(me, record, family))
-        return record_mismatch(&record->record, family, limit, why);
+    if (record->record.family != family) {
+        cell_look(me, record);
+        if (!record_turn(me, record, family))
+            return record_mismatch(&record->record, family, limit, why);
+    }
     if (family_limited(family) && record->record.limit != limit) {
         if (!record_idle(record))
             return record_mismatch(&record->record, family, limit, why);

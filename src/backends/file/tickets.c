@@ -58,6 +58,25 @@ static uint64_t quick_publish(struct file_queue *me, struct region_block *record
     return token;
 }
 
+/*
+ * Where the record is and how we left its word, in a number: generation 63..32, block
+ * 31..12, turn 11..0. Never 0.
+ */
+static inline uint64_t hint_of(uint32_t block, uint64_t word)
+{
+    return (word & ~(uint64_t)UINT32_MAX) | (uint64_t)block << 12 | word_turn(word) >> 8;
+}
+
+static inline uint32_t hint_block(uint64_t hint)
+{
+    return (uint32_t)hint >> 12;
+}
+
+static inline uint64_t hint_word(uint64_t hint)
+{
+    return (hint & ~(uint64_t)UINT32_MAX) | (hint & 0xfff) << 8;
+}
+
 static inline struct queue_cached *cache_at(struct file_queue *me, uint32_t hash)
 {
     return &me->cache[hash % CACHE_COUNT];
@@ -71,19 +90,28 @@ static inline bool cache_is(const struct queue_cached *cached,
            memcmp(cached->name, ticket->name, ticket->name_len) == 0;
 }
 
-static void cache_put(struct file_queue *me, const struct hf_ticket *ticket,
+static void cache_put(struct file_queue *me, struct hf_ticket *ticket,
                       struct region_block *record)
 {
     struct queue_cached *cached = cache_at(me, ticket->name_hash);
 
+    ticket->hint = hint_of(block_index(me, record), word_load(&record->word));
     if (ticket->name_len > CACHE_NAME)
         return;
+    cached->hint = ticket->hint;
     cached->hash = ticket->name_hash;
-    cached->record = block_index(me, record);
-    cached->word = word_load(&record->word);
     cached->len = (uint16_t)ticket->name_len;
     cached->writes = ticket->kind == HF_WRITE;
     memcpy(cached->name, ticket->name, ticket->name_len);
+}
+
+static inline uint64_t hint_find(struct file_queue *me, const struct hf_ticket *ticket)
+{
+    struct queue_cached *cached = cache_at(me, ticket->name_hash);
+
+    if (ticket->hint)
+        return ticket->hint;
+    return cache_is(cached, ticket) ? cached->hint : 0;
 }
 
 /*
@@ -92,17 +120,18 @@ static void cache_put(struct file_queue *me, const struct hf_ticket *ticket,
  */
 static bool attempt_quick(struct file_queue *me, struct hf_ticket *ticket)
 {
-    struct queue_cached *cached = cache_at(me, ticket->name_hash);
     struct region_block *record;
-    uint64_t word;
+    uint64_t hint, word;
 
-    if (!ticket_plain(ticket) || ticket_mode(ticket) != TICKET_NONE ||
-        !cache_is(cached, ticket))
+    if (!ticket_plain(ticket) || ticket_mode(ticket) != TICKET_NONE)
         return false;
-    record = block_at(me, cached->record);
-    word = word_base(cached->word);
+    hint = hint_find(me, ticket);
+    if (!hint)
+        return false;
+    record = block_at(me, hint_block(hint));
+    word = hint_word(hint);
     if (!word_swap(&record->word, &word, word_taken(word, me->slot)) &&
-        (word_gen(word) != word_gen(cached->word) ||
+        (word_gen(word) != word_gen(hint) ||
          !word_open(word, kind_passes(ticket->kind)) ||
          !word_swap(&record->word, &word, word_taken(word, me->slot))))
         return false;
@@ -124,7 +153,7 @@ bool hf__quick_mine(const struct file_queue *me, const struct hf_ticket *ticket)
 }
 
 /* By memory first, as above. The token tells our hold from a later one of ours. */
-static bool withdraw_quick(struct file_queue *me, const struct hf_ticket *ticket)
+static bool withdraw_quick(struct file_queue *me, struct hf_ticket *ticket)
 {
     struct region_block *record = block_at(me, ticket_block(ticket));
     struct queue_cached *cached = cache_at(me, ticket->name_hash);
@@ -136,8 +165,9 @@ static bool withdraw_quick(struct file_queue *me, const struct hf_ticket *ticket
         (!quick_is(me, record, word, ticket) || !word_quiet(word) ||
          !word_swap(&record->word, &word, word_dropped(word))))
         return false;
-    if (cached->record == ticket_block(ticket))
-        cached->word = word_dropped(word);
+    ticket->hint = hint_of(ticket_block(ticket), word);
+    if (hint_block(cached->hint) == ticket_block(ticket))
+        cached->hint = ticket->hint;
     return true;
 }
 
@@ -158,7 +188,7 @@ static bool record_fits(const struct block_record *r, uint64_t word,
     if (word & WORD_HELD)
         return false;
     if (ticket->kind == HF_LATCH)
-        return r->latch_left == 0;
+        return r->left == 0;
     if (r->waiting)
         return kind_passes(ticket->kind) && !r->granted && !r->strict &&
                !(word & WORD_IMPATIENT);

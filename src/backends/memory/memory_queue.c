@@ -102,19 +102,30 @@ static void place_free(struct memory_session *me, struct memory_place *place)
     hf__list_push_front(&me->space->free_places, &place->in_queue);
 }
 
+static struct memory_place *place_alloc(struct memory_space *space)
+{
+    struct hf_link *link = hf__list_first(&space->free_places);
+
+    if (!link)
+        return hf__alloc(sizeof(struct memory_place));
+    hf__list_remove(link);
+    return place_at(link);
+}
+
+static void place_note(struct memory_place *place, const char *note)
+{
+    size_t len = strnlen(note, HF_NOTE_MAX);
+
+    memcpy(place->note, note, len);
+    place->note[len] = '\0';
+}
+
+/* Fills in every member but name, state and links, which a free place has clear. */
 struct memory_place *hf__memory_place_new(struct memory_session *me,
                                           struct hf_ticket *ticket)
 {
-    struct hf_link *link = hf__list_first(&me->space->free_places);
-    struct memory_place *place;
+    struct memory_place *place = place_alloc(me->space);
 
-    if (link) {
-        place = place_at(link);
-        hf__list_remove(link);
-        memset(place, 0, offsetof(struct memory_place, note));
-    } else {
-        place = hf__alloc(sizeof(*place));
-    }
     if (!place)
         return NULL;
     place->session = me;
@@ -123,13 +134,15 @@ struct memory_place *hf__memory_place_new(struct memory_session *me,
     place->kind = ticket->kind;
     place->permits = ticket->permits;
     place->span = ticket->reserve;
+    place->token = 0;
     place->ttl_ns = ticket->ttl_ns;
+    place->begun_ns = 0;
     place->end_ns = place->alarm_ns = HF_NEVER;
-    place->detached = ticket->flags & HF_TICKET_DETACHED;
     place->since_ns = hf__now_coarse();
-    size_t len = strnlen(ticket->note, HF_NOTE_MAX);
-    memcpy(place->note, ticket->note, len);
-    place->note[len] = '\0';
+    place->news = 0;
+    place->detached = ticket->flags & HF_TICKET_DETACHED;
+    place->interest = place->revoked = false;
+    place_note(place, ticket->note);
     hf__list_push_back(&me->others, &place->in_session);
     ticket->store[0] = (uintptr_t)place;
     return place;

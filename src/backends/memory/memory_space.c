@@ -200,6 +200,7 @@ static void buckets_grow(struct memory_space *space)
     hf__free(old);
 }
 
+/* What is recycled is empty: that is why it was dropped. */
 static struct memory_name *name_alloc(struct memory_space *space, size_t len)
 {
     struct memory_name *name = space->free_names;
@@ -209,7 +210,6 @@ static struct memory_name *name_alloc(struct memory_space *space, size_t len)
     if (!name)
         return hf__alloc(sizeof(*name) + TEXT_ROOM);
     space->free_names = name->next;
-    memset(name, 0, sizeof(*name));
     return name;
 }
 
