@@ -2,10 +2,10 @@
 /*
  * The bench harness: ours and the raw limit, measured in turn in one run.
  *
- * A group of rows (rows_*.c) calls bench_alternate() with two samplers, gets the median of
- * each figure, and hands it to bench_report(), which prints one line and keeps the row
- * for the JSON file. Errors are told once, on stderr, by whoever meets them; a sampler
- * then returns non-zero and its rows are reported as missing.
+ * A group of rows (rows_*.c) calls bench_alternate() with two samplers, gets the
+ * median of each figure, and hands it to bench_report(), which prints one line and
+ * keeps the row for the JSON file. Errors are told once, on stderr, by whoever meets
+ * them; a sampler then returns non-zero and its rows are reported as missing.
  */
 #ifndef BENCH_H
 #define BENCH_H
@@ -83,7 +83,7 @@ int bench_write_json(const struct bench *bench);
 void bench_url(const struct bench *bench, const char *name, const char *options,
                char *url, size_t size);
 
-/* ---- Clocks and cores ---------------------------------------------------------- */
+/* ---- Clocks and cores ----------------------------------------------------------- */
 
 int64_t now_ns(void);
 int64_t cpu_ns(void); /* of this process, all threads */
@@ -107,12 +107,12 @@ struct contest {
     bool processes;
 };
 
-/* Figures: acquisitions/s, share of the slowest worker (1 = fair share); if timed: median
- * wait and longest wait in ns. */
+/* Figures: acquisitions/s, share of the slowest worker (1 = fair share); if timed:
+ * median wait and longest wait in ns. */
 enum { RATE, SLOWEST, WAIT_MEDIAN, WAIT_MAX };
 int contest_sample(struct bench *bench, void *contest, struct figures *ret_figures);
 
-/* ---- Raw limits (raw.c) ---------------------------------------------------------- */
+/* ---- Raw limits (raw.c) --------------------------------------------------------- */
 
 /* Figures: ns and CPU ns of a flock(2) pair, on a file inside bench->dir. */
 int raw_flock_pair(struct bench *bench, void *path, struct figures *ret_figures);
@@ -124,7 +124,7 @@ extern const struct contest contest_flock; /* 8 open files, one inode */
 extern const struct contest contest_ring;  /* 8 processes pass a token through pipes */
 extern const struct contest contest_mutex; /* 8 threads, one pthread mutex */
 
-/* ---- Groups of rows ---------------------------------------------------------------- */
+/* ---- Groups of rows ------------------------------------------------------------- */
 
 void rows_pair(struct bench *bench);
 void rows_processes(struct bench *bench);

@@ -2,10 +2,10 @@
 /*
  * The raw limits: what this machine can do with no library at all.
  *
- *   flock(2)   the kernel's own lock between processes: a pair on an open file, and eight
- *              processes with an open file each on one inode
- *   ring       eight processes pass a token through pipes: first come, first served, each
- *              wake-up meant for one process; the least a fair hand-off can cost
+ *   flock(2)   the kernel's own lock between processes: a pair on an open file, and
+ *              eight processes with an open file each on one inode
+ *   ring       eight processes pass a token through pipes: first come, first served,
+ *              each wake-up meant for one process; the least a fair hand-off can cost
  *   mutex      pthread_mutex_t, alone and with eight threads
  *   chain      eventfds in one epoll loop, each event setting off the next: the least
  *              that waking a thousand waiters of one loop costs with system calls
@@ -24,7 +24,7 @@
 
 #define BATCH 256
 
-/* ---- Pairs ----------------------------------------------------------------------------- */
+/* ---- Pairs ---------------------------------------------------------------------- */
 
 int raw_flock_pair(struct bench *bench, void *path, struct figures *ret_figures)
 {
@@ -64,7 +64,7 @@ int raw_mutex_pair(struct bench *bench, void *unused, struct figures *ret_figure
     return 0;
 }
 
-/* ---- Contests ---------------------------------------------------------------------------- */
+/* ---- Contests ------------------------------------------------------------------- */
 
 static int flock_begin(struct contest *contest, int index, void **ret_state)
 {
@@ -98,9 +98,9 @@ const struct contest contest_flock = {
     .processes = true,
 };
 
-/* `shared` is int[BENCH_WORKERS][2], made before the fork: worker i reads from pipe i and
- * writes to pipe i + 1. The token may lie in the pipe of a worker that has stopped, so each
- * wakes the next one up when it stops. */
+/* `shared` is int[BENCH_WORKERS][2], made before the fork: worker i reads from pipe i
+ * and writes to pipe i + 1. The token may lie in the pipe of a worker that has
+ * stopped, so each wakes the next one up when it stops. */
 struct ring_place {
     int in, out;
 };
@@ -177,7 +177,7 @@ const struct contest contest_mutex = {
     .end = mutex_end,
 };
 
-/* ---- Chain -------------------------------------------------------------------------------- */
+/* ---- Chain ---------------------------------------------------------------------- */
 
 static int chain_link(int epoll, int *fds, int index)
 {

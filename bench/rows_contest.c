@@ -2,10 +2,11 @@
 /*
  * Eight workers on one lock with an empty critical section, on all cores.
  *
- * Processes, mutex: beside flock(2), the kernel's own lock, which lets whoever runs take
- * it again. Processes, fair: beside a ring of pipes, the least a first-come-first-served
- * hand-off can cost. Threads: beside a pthread mutex, and beside the uncontended raw pair
- * of flock(2), which the in-process hand-off has to outrun twentyfold.
+ * Processes, mutex: beside flock(2), the kernel's own lock, which lets whoever runs
+ * take it again. Processes, fair: beside a ring of pipes, the least a
+ * first-come-first-served hand-off can cost. Threads: beside a pthread mutex, and
+ * beside the uncontended raw pair of flock(2), which the in-process hand-off has to
+ * outrun twentyfold.
  *
  * Rates come from samples without a clock in the loop, waits from samples with one.
  */
@@ -17,7 +18,7 @@
 
 #define PATIENCE_MS 60000
 
-/* ---- Our side ------------------------------------------------------------------------- */
+/* ---- Our side ------------------------------------------------------------------- */
 
 struct seat {
     hf_client *client;
@@ -80,7 +81,7 @@ static const struct contest contest_ours = {
     .end = seat_end,
 };
 
-/* ---- The ring, made anew for each sample ------------------------------------------------ */
+/* ---- The ring, made anew for each sample ---------------------------------------- */
 
 static int ring_sample(struct bench *bench, void *arg, struct figures *ret_figures)
 {
@@ -100,7 +101,7 @@ static int ring_sample(struct bench *bench, void *arg, struct figures *ret_figur
     return rc;
 }
 
-/* ---- Processes -------------------------------------------------------------------------- */
+/* ---- Processes ------------------------------------------------------------------ */
 
 /* The rows of one kind, in the order of reporting. */
 struct quartet {
@@ -172,7 +173,7 @@ void rows_processes(struct bench *bench)
     process_rows(bench, &ours, ring_sample, &ring, &fair);
 }
 
-/* ---- Threads ----------------------------------------------------------------------------- */
+/* ---- Threads -------------------------------------------------------------------- */
 
 /* The uncontended raw pair, told as a rate. */
 static int flock_rate(struct bench *bench, void *path, struct figures *ret_figures)

@@ -2,9 +2,9 @@
 /*
  * One thread, one lock, nobody else: acquire and release, pinned to one core.
  *
- * The raw limit of the file store is flock(2) on an open file in the same directory, that
- * of the mem store a pthread mutex (which keeps no queue, no token and no report, and has
- * no target for that reason).
+ * The raw limit of the file store is flock(2) on an open file in the same directory,
+ * that of the mem store a pthread mutex (which keeps no queue, no token and no report,
+ * and has no target for that reason).
  */
 #include "bench.h"
 

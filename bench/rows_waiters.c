@@ -2,10 +2,10 @@
 /*
  * A thousand waiters of one process on one lock.
  *
- * The client is driven by this program's own loop (HF_DRIVER_USER), so that a thread more
- * than before would be the library's doing. Each waiter releases in its callback; the time
- * runs from the first release to the last callback. While all of them wait, the loop
- * sleeps in poll(2) for 200 ms, and the CPU time of that is a row of its own.
+ * The client is driven by this program's own loop (HF_DRIVER_USER), so that a thread
+ * more than before would be the library's doing. Each waiter releases in its callback;
+ * the time runs from the first release to the last callback. While all of them wait,
+ * the loop sleeps in poll(2) for 200 ms, and the CPU time of that is a row of its own.
  */
 #include "bench.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* The optimistic lock: read a value with its version, compute, write only if the version
- * is still the same, else start over. Nobody ever waits. Four threads add to one number. */
+/* The optimistic lock: read a value with its version, compute, write only if the
+ * version is still the same, else start over. Nobody ever waits. Four threads add to
+ * one number. */
 #include <holdfast.h>
 #include <pthread.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Why every hold has a token: a holder that was asleep for longer than its lease does not
- * know that it has lost the lock. The resource does, because it remembers the largest
- * token it has seen and refuses older ones. */
+/* Why every hold has a token: a holder that was asleep for longer than its lease does
+ * not know that it has lost the lock. The resource does, because it remembers the
+ * largest token it has seen and refuses older ones. */
 #include <holdfast.h>
 #include <stdbool.h>
 #include <stdio.h>

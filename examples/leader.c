@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Leader election: whoever holds the lock leads, and a watch says when that is over. Two
- * candidates in one program, so that it can be tried alone; nothing changes if each runs
- * on its own. beta asks alpha to step down (hf_revoke), alpha decides to do so. */
+/* Leader election: whoever holds the lock leads, and a watch says when that is over.
+ * Two candidates in one program, so that it can be tried alone; nothing changes if
+ * each runs on its own. beta asks alpha to step down (hf_revoke), alpha decides to do
+ * so. */
 #include <holdfast.h>
 #include <semaphore.h>
 #include <stdio.h>

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What `make try` runs: holdfast at work, on files in a fresh directory, with no server.
+ * What `make try` runs: holdfast at work, on files in a fresh directory, with no
+ * server.
  *
- * Four processes fight for one lock and add to one number in a file, read, write back, no
- * other guard. Then a process takes the lock and is killed while it holds it. Each child
- * opens a client of its own; the parent opens its one after the last fork.
+ * Four processes fight for one lock and add to one number in a file, read, write back,
+ * no other guard. Then a process takes the lock and is killed while it holds it. Each
+ * child opens a client of its own; the parent opens its one after the last fork.
  */
 #include <ftw.h>
 #include <holdfast.h>
@@ -28,7 +29,7 @@ static int fail(const char *what, const hf_error *why)
     return 1;
 }
 
-/* ---- The guarded number ------------------------------------------------------- */
+/* ---- The guarded number --------------------------------------------------------- */
 
 static long counter_read(void)
 {
@@ -53,7 +54,7 @@ static int counter_add(void)
     return fclose(file);
 }
 
-/* ---- Children ------------------------------------------------------------------ */
+/* ---- Children ------------------------------------------------------------------- */
 
 static int worker(int number)
 {
@@ -97,7 +98,7 @@ static int victim(int ready)
         pause();
 }
 
-/* ---- The three acts --------------------------------------------------------------- */
+/* ---- The three acts ------------------------------------------------------------- */
 
 static int act_contend(void)
 {

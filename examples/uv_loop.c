@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* holdfast inside libuv: a uv_poll on hf_dispatch_fd() drives everything, timers and
- * renewals included. A waiter gets the lock when a libuv timer lets the first one go. */
+ * renewals included. A waiter gets the lock when a libuv timer lets the first one go.
+ *  */
 #include <holdfast.h>
 #include <stdio.h>
 #include <uv.h>

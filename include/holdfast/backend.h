@@ -69,6 +69,7 @@ struct hf_url {
 enum hf_ticket_flag {
     HF_TICKET_TRY = 1 << 0,      /* do not queue: granted now, or busy */
     HF_TICKET_DETACHED = 1 << 1, /* outlives the session; ends with its lease */
+    HF_TICKET_YIELD = 1 << 2,    /* whoever waits already comes first */
 };
 
 /* A place in the queue of a name. Core fills it in and keeps it; `store` is the store's

@@ -411,6 +411,7 @@ static void claim_restart(struct claim *claim)
     claim->state = CLAIM_NEW;
     claim->repeats = 0;
     claim->impatient = false;
+    claim->ticket.flags |= HF_TICKET_YIELD; /* this client has had its turns */
     memset(claim->ticket.store, 0, sizeof(claim->ticket.store));
     if (hf__random(&claim->client->ids, &claim->ticket.id, sizeof(claim->ticket.id)) != 0) {
         hf__acquire_undo(front, HF_ESYSTEM);

@@ -128,8 +128,7 @@ row "(released)" "holdfast mutex, waiting" held "$(head -n 1 "$dir/second")"
 start_holdfast mutex
 expect_held
 first=$FIRST_PID
-kill -KILL "$first"
-wait "$first" 2>/dev/null || true
+{ kill -KILL "$first" && wait "$first"; } 2>/dev/null || true
 row "holdfast, killed" "flock exclusive" held "$(try_tool -x)"
 
 if [ $bad -eq 0 ]; then

@@ -4,11 +4,11 @@
  *
  *     cancel_race [--rounds 10000]
  *
- * Each round: the lock is held; an asynchronous acquire waits for it; one thread releases
- * the lock while another cancels the wait, after tiny random spins whose difference is
- * steered so that both outcomes keep happening. The op has to end exactly once: with a
- * hold, which is released, or cancelled. The next round begins by trying the lock once:
- * it must be free at that moment.
+ * Each round: the lock is held; an asynchronous acquire waits for it; one thread
+ * releases the lock while another cancels the wait, after tiny random spins whose
+ * difference is steered so that both outcomes keep happening. The op has to end
+ * exactly once: with a hold, which is released, or cancelled. The next round begins by
+ * trying the lock once: it must be free at that moment.
  *
  * The waiter takes turns between the holder's own client (hand-off inside the process)
  * and another one (through the store), and between hf_op_wait() and a callback.
@@ -43,7 +43,7 @@ struct race {
     int granted, cancelled, wrong;
 };
 
-/* ---- The two rivals ------------------------------------------------------------------- */
+/* ---- The two rivals ------------------------------------------------------------- */
 
 static void *releaser_run(void *arg)
 {
@@ -73,7 +73,7 @@ static void *canceller_run(void *arg)
     }
 }
 
-/* ---- One round --------------------------------------------------------------------------- */
+/* ---- One round ------------------------------------------------------------------ */
 
 static void race_told(void *user, int rc, hf_hold *hold, const hf_error *why)
 {
@@ -143,7 +143,7 @@ static void race_round(struct race *race, bool away, bool callback)
     race_judge(race, rc, hold);
 }
 
-/* ---- All rounds ---------------------------------------------------------------------------- */
+/* ---- All rounds ----------------------------------------------------------------- */
 
 static void race_run(const char *url, int rounds)
 {

@@ -5,17 +5,14 @@
  *     kill_storm [--seconds 60] [--processes 8] [--threads 8] [--no-lock]
  *
  * The parent forks the processes, kills one to three of them with SIGKILL every few
- * milliseconds and starts them again at once. What the lock guards lies in a page that
- * all of them share: a counter that is read, dawdled over and written back; who is
- * inside; and the largest token seen. A thread writes down what it intends before it
- * touches the counter, so that whoever comes after a killed holder can tell whether that
- * increment took place: at the end the counter is compared exactly, not within bounds.
- *
- * Only the holder writes to the page, its own record excepted; that the holder before is
- * really gone, all its threads included, is asked of the kernel (pidfd).
+ * milliseconds and starts them again at once. What the lock guards (kill_stage.h)
+ * tells two who are inside, tokens that do not grow and increments that are lost; at
+ * the end the counter is compared exactly, not within bounds. Then the lock has to be
+ * free, and the directory to hold nothing but what is documented.
  *
  * --no-lock is the positive control: the same without the lock has to find violations.
  */
+#include "kill_stage.h"
 #include "stress.h"
 
 #include <dirent.h>
@@ -23,47 +20,18 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define PLACES_MAX 1024
 #define PROCESSES_MAX 64
 #define KILL_EVERY_MS 36 /* on average; one to three processes each time */
 #define KILLS_PER_SECOND 34
 #define STALL_MS 20000
 #define NAME "storm"
-
-enum { TWO_INSIDE, OLD_TOKEN, LOST_UPDATE, BAD_RELEASE, VIOLATION_KINDS };
-
-/* One thread's place, kept over the deaths of its processes. */
-struct record {
-    _Alignas(64) atomic_ullong done; /* increments that took place */
-    atomic_ullong before;            /* `done` before the one intended */
-    atomic_ullong target;            /* what the counter is to become; 0: no intent */
-};
-
-struct stage {
-    atomic_ullong counter;
-    atomic_ullong last_token;
-    atomic_ullong inside_token;
-    atomic_int inside_pid; /* 0: nobody */
-    atomic_int inside_place;
-    atomic_int stop;
-    _Alignas(64) atomic_ullong acquired;
-    atomic_ullong timeouts;
-    atomic_ullong orphans; /* holders killed inside */
-    atomic_ullong settled; /* of them, in the middle of an increment */
-    atomic_ullong violations[VIOLATION_KINDS];
-    atomic_int failed; /* set by whoever writes failure */
-    char failure[256];
-    struct record records[PLACES_MAX];
-};
 
 struct storm {
     struct stress_options options;
@@ -83,95 +51,7 @@ struct thread {
     int place;
 };
 
-/* ---- What the lock guards ------------------------------------------------------------ */
-
-static void violation(struct stage *stage, int kind)
-{
-    atomic_fetch_add(&stage->violations[kind], 1);
-}
-
-static bool process_gone(pid_t pid)
-{
-    int fd = (int)syscall(SYS_pidfd_open, pid, 0);
-    struct pollfd watch = { fd, POLLIN, 0 };
-    bool gone;
-
-    if (fd < 0)
-        return errno == ESRCH;
-    gone = poll(&watch, 1, 0) == 1;
-    close(fd);
-    return gone;
-}
-
-/* Finds out whether an increment that was cut short took place. */
-static void record_settle(struct stage *stage, struct record *record)
-{
-    uint64_t target = atomic_load(&record->target);
-    uint64_t counter = atomic_load(&stage->counter);
-
-    if (target == 0)
-        return;
-    if (counter == target)
-        atomic_store(&record->done, atomic_load(&record->before) + 1);
-    else if (counter == target - 1)
-        atomic_store(&record->done, atomic_load(&record->before));
-    else
-        violation(stage, LOST_UPDATE);
-    atomic_store(&record->target, 0);
-    atomic_fetch_add(&stage->settled, 1);
-}
-
-static void stage_enter(struct stage *stage, int place, uint64_t token)
-{
-    pid_t pid = atomic_load(&stage->inside_pid);
-
-    if (token <= atomic_load(&stage->last_token))
-        violation(stage, OLD_TOKEN);
-    atomic_store(&stage->last_token, token);
-    if (pid) {
-        if (pid == getpid() || !process_gone(pid))
-            violation(stage, TWO_INSIDE);
-        atomic_fetch_add(&stage->orphans, 1);
-        record_settle(stage, &stage->records[atomic_load(&stage->inside_place)]);
-        atomic_store(&stage->inside_pid, 0);
-    }
-    atomic_store(&stage->inside_place, place);
-    atomic_store(&stage->inside_token, token);
-    atomic_store(&stage->inside_pid, getpid());
-}
-
-static void stage_increment(struct stage *stage, struct record *record)
-{
-    uint64_t value = atomic_load(&stage->counter);
-    uint32_t dawdle = value % 16 ? 20 : 1000;
-
-    spin(20);
-    atomic_store(&record->before, atomic_load(&record->done));
-    atomic_store(&record->target, value + 1);
-    spin(dawdle); /* so that some are killed here, */
-    atomic_store(&stage->counter, value + 1);
-    spin(dawdle); /* and some here */
-    atomic_store(&record->done, atomic_load(&record->before) + 1);
-    atomic_store(&record->target, 0);
-}
-
-static void stage_leave(struct stage *stage, uint64_t token)
-{
-    if (atomic_load(&stage->inside_token) != token ||
-        atomic_load(&stage->inside_pid) != getpid())
-        violation(stage, TWO_INSIDE);
-    atomic_store(&stage->inside_pid, 0);
-    atomic_fetch_add(&stage->acquired, 1);
-}
-
-static void stage_visit(struct stage *stage, int place, uint64_t token)
-{
-    stage_enter(stage, place, token);
-    stage_increment(stage, &stage->records[place]);
-    stage_leave(stage, token);
-}
-
-/* ---- Processes that are killed ---------------------------------------------------------- */
+/* ---- Processes that are killed -------------------------------------------------- */
 
 static void stage_fail(struct stage *stage, const char *what, const hf_error *why)
 {
@@ -199,7 +79,7 @@ static int visit_locked(const struct thread *thread)
     stage_visit(stage, thread->place, hf_hold_token(hold, 0));
     rc = hf_release(hold, &why);
     if (rc) {
-        violation(stage, BAD_RELEASE);
+        stage_violation(stage, BAD_RELEASE);
         stage_fail(stage, "hf_release", &why);
     }
     return rc;
@@ -240,7 +120,7 @@ static void process_run(struct storm *storm, int slot)
     hf_close(client);
 }
 
-/* ---- The parent ------------------------------------------------------------------------- */
+/* ---- The parent ----------------------------------------------------------------- */
 
 static void process_start(struct storm *storm, int slot)
 {
@@ -319,27 +199,7 @@ static void storm_end(struct storm *storm)
         process_reap(storm, i, i < half ? SIGKILL : 0);
 }
 
-static uint64_t storm_sum(struct storm *storm)
-{
-    uint64_t sum = 0;
-
-    for (int i = 0; i < storm->options.processes * storm->options.threads; i++) {
-        record_settle(storm->stage, &storm->stage->records[i]);
-        sum += atomic_load(&storm->stage->records[i].done);
-    }
-    return sum;
-}
-
-static uint64_t storm_violations(const struct stage *stage)
-{
-    uint64_t sum = 0;
-
-    for (int i = 0; i < VIOLATION_KINDS; i++)
-        sum += atomic_load(&stage->violations[i]);
-    return sum;
-}
-
-/* ---- What is left behind ------------------------------------------------------------------ */
+/* ---- What is left behind -------------------------------------------------------- */
 
 /* What docs/backends/file.md says stays when nobody is there. */
 static bool documented(const char *name)
@@ -384,7 +244,9 @@ static void check_aftermath(struct storm *storm)
 static void check_storm(struct storm *storm, bool moved)
 {
     const struct stage *stage = storm->stage;
-    uint64_t sum = storm_sum(storm), counter = atomic_load(&stage->counter);
+    uint64_t sum = stage_sum(storm->stage,
+                             storm->options.processes * storm->options.threads),
+             counter = atomic_load(&stage->counter);
 
     tap_note("%d kills, %llu acquisitions, %llu timeouts", storm->kills,
              (unsigned long long)atomic_load(&stage->acquired),
@@ -399,7 +261,7 @@ static void check_storm(struct storm *storm, bool moved)
              (unsigned long long)atomic_load(&stage->violations[LOST_UPDATE]),
              (unsigned long long)atomic_load(&stage->violations[BAD_RELEASE]));
     if (storm->options.no_lock) {
-        tap_ok(storm_violations(stage) > 0 && counter != sum,
+        tap_ok(stage_violations(stage) > 0 && counter != sum,
                "without the lock the checks find violations (%llu of %llu counted)",
                (unsigned long long)counter, (unsigned long long)sum);
         return;
@@ -408,7 +270,7 @@ static void check_storm(struct storm *storm, bool moved)
     tap_ok(!atomic_load(&stage->failed), "every call answered as it should %s",
            stage->failure);
     tap_ok(storm->strange == 0, "no process ended by itself");
-    tap_ok(storm_violations(stage) == 0, "no violations");
+    tap_ok(stage_violations(stage) == 0, "no violations");
     tap_ok(counter == sum && sum > 0, "the counter is exact: %llu, acknowledged %llu",
            (unsigned long long)counter, (unsigned long long)sum);
     check_aftermath(storm);

@@ -4,14 +4,15 @@
  *
  *     many_callers [--rounds 40] [--threads 32]
  *
- * A blocking caller drives the client's loop itself; with many of them one leads and the
- * others follow, and the lead changes hands each time a leader's own answer comes. Lose
- * one wake-up there and a thread sleeps on although its lock is free. So: a partner
- * client holds a name for each thread, all threads block on their names through one
- * client, and once all of them stand in the queue the partner releases the names in
- * random order, one to four at a time, and waits for those callers to come out: whoever
- * led by then has left, and somebody else has to take over. Once with a quiet client, and once while the same client
- * also serves asynchronous acquires with callbacks, which bring the background thread in.
+ * A blocking caller drives the client's loop itself; with many of them one leads and
+ * the others follow, and the lead changes hands each time a leader's own answer comes.
+ * Lose one wake-up there and a thread sleeps on although its lock is free. So: a
+ * partner client holds a name for each thread, all threads block on their names
+ * through one client, and once all of them stand in the queue the partner releases the
+ * names in random order, one to four at a time, and waits for those callers to come
+ * out: whoever led by then has left, and somebody else has to take over. Once with a
+ * quiet client, and once while the same client also serves asynchronous acquires with
+ * callbacks, which bring the background thread in.
  */
 #include "stress.h"
 
@@ -43,7 +44,7 @@ struct caller {
     char name[24];
 };
 
-/* ---- Callers ----------------------------------------------------------------------------- */
+/* ---- Callers -------------------------------------------------------------------- */
 
 static void *caller_run(void *arg)
 {
@@ -67,7 +68,7 @@ static void *caller_run(void *arg)
     return NULL;
 }
 
-/* ---- Noise: asynchronous acquires on names of their own ------------------------------------ */
+/* ---- Noise: asynchronous acquires on names of their own ------------------------- */
 
 static void noise_granted(void *user, int rc, hf_hold *hold, const hf_error *why)
 {
@@ -100,7 +101,7 @@ static void *noise_run(void *arg)
     return NULL;
 }
 
-/* ---- The partner ------------------------------------------------------------------------------ */
+/* ---- The partner ---------------------------------------------------------------- */
 
 static void shuffle(uint64_t *random, hf_hold **holds, int count)
 {

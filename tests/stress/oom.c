@@ -3,10 +3,10 @@
  * oom: every allocation fails once, and then all of them from each one on.
  *
  * A script uses everything that allocates, or might: open, each kind, several names at
- * once, a lease that is renewed, a waiter in another client and one in the same, verify,
- * watch, inspect, latch, cell, adopt, release, close. It runs once to count its
- * allocations, then again for each of them with that one failing, then again with all
- * from that one on failing. After each run:
+ * once, a lease that is renewed, a waiter in another client and one in the same,
+ * verify, watch, inspect, latch, cell, adopt, release, close. It runs once to count
+ * its allocations, then again for each of them with that one failing, then again with
+ * all from that one on failing. After each run:
  *
  *   no crash (and under the sanitizers no report), no hang (the watchdog),
  *   every call said 0 or HF_ENOMEM, or what the script expected of it,
@@ -41,7 +41,7 @@ struct script {
     int bad; /* answers nobody should give, false holds, leaks */
 };
 
-/* ---- Failing ----------------------------------------------------------------------------- */
+/* ---- Failing -------------------------------------------------------------------- */
 
 static void arm(const struct script *script)
 {
@@ -107,7 +107,7 @@ static void release(struct script *script, hf_hold *hold)
         complain(script, "release", rc);
 }
 
-/* ---- Steps --------------------------------------------------------------------------------- */
+/* ---- Steps ---------------------------------------------------------------------- */
 
 static void step_kinds(struct script *script)
 {
@@ -297,7 +297,7 @@ static void step_adopt(struct script *script)
     check_free(script, &want, 1);
 }
 
-/* ---- The script ------------------------------------------------------------------------------ */
+/* ---- The script ----------------------------------------------------------------- */
 
 static const struct {
     const char *name;

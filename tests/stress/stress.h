@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What the stress programs share: TAP, options, random numbers, a private directory, and a
- * watchdog that turns a hang into a failure with a name. */
+/* What the stress programs share: TAP, options, random numbers, a private directory,
+ * and a watchdog that turns a hang into a failure with a name. */
 #ifndef STRESS_H
 #define STRESS_H
 
@@ -17,8 +17,8 @@ struct stress_options {
     bool no_lock; /* the positive control: the checks have to find something */
 };
 
-/* --seconds N --rounds N --processes N --threads N --no-lock; what is not given keeps its
- * value. Leaves with code 2 on anything else. */
+/* --seconds N --rounds N --processes N --threads N --no-lock; what is not given keeps
+ * its value. Leaves with code 2 on anything else. */
 void stress_options(int argc, char **argv, struct stress_options *options);
 
 /* One line of TAP each; tap_ok returns `good`. Any thread may call them. */
@@ -27,7 +27,8 @@ void tap_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 _Noreturn void tap_bail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 int tap_done(void); /* prints the plan; the program's exit code */
 
-/* Bails out, naming the program's last note, if the program still runs by then. 0 ends it. */
+/* Bails out, naming the program's last note, if the program still runs by then. 0 ends
+ * it. */
 void watchdog(int seconds);
 
 /* A private directory, removed with all it holds. */

@@ -4,11 +4,12 @@
  *
  *     threads [--seconds 4] [--threads 16]
  *
- * Two clients of one process share a handful of names. Each turn a thread draws a name, a
- * way to ask (blocking with a random timeout; asynchronous and waited for; the same and
- * cancelled; a callback that releases), and visits what the lock guards. The guarded
- * values are plain memory on purpose: under ThreadSanitizer a missing happens-before
- * between two holders is a report, even where the counts come out right.
+ * Two clients of one process share a handful of names. Each turn a thread draws a
+ * name, a way to ask (blocking with a random timeout; asynchronous and waited for; the
+ * same and cancelled; a callback that releases), and visits what the lock guards. The
+ * guarded values are plain memory on purpose: under ThreadSanitizer a missing
+ * happens-before between two holders is a report, even where the counts come out
+ * right.
  */
 #include "stress.h"
 
@@ -52,7 +53,7 @@ struct fighter {
     uint64_t number;
 };
 
-/* ---- Visits ------------------------------------------------------------------------------ */
+/* ---- Visits --------------------------------------------------------------------- */
 
 static void must(struct arena *arena, bool good)
 {
@@ -139,7 +140,7 @@ static void visit(const struct ask *ask, hf_hold *hold)
     }
 }
 
-/* ---- Asking ------------------------------------------------------------------------------- */
+/* ---- Asking --------------------------------------------------------------------- */
 
 static void ask_draw(struct ask *ask, struct arena *arena, uint64_t *random)
 {
@@ -275,7 +276,7 @@ static void *fighter_run(void *arg)
     return NULL;
 }
 
-/* ---- The whole ------------------------------------------------------------------------------ */
+/* ---- The whole ------------------------------------------------------------------ */
 
 static void arena_judge(struct arena *arena)
 {

@@ -238,7 +238,7 @@ static int file_make(struct lockfiles *files, struct hf_ticket *ticket,
     hf_error first = { 0 };
     int rc = file_new(files, ticket, &file, why);
 
-    if (rc != 0)
+    if (!file)
         return rc;
     do {
         rc = file_open(files, file, &first);
@@ -261,7 +261,7 @@ int hf__lockfile_take(struct lockfiles *files, struct hf_ticket *ticket,
     struct lockfile *file = idle_take(files, ticket);
     int rc = file ? 0 : file_make(files, ticket, &file, why);
 
-    if (rc != 0)
+    if (!file)
         return rc;
     file->ticket = ticket;
     file->used = true;

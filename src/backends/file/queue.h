@@ -121,6 +121,12 @@ static inline bool kind_passes(int32_t kind)
     return kind == HF_MUTEX || kind == HF_REENTRANT;
 }
 
+/* May this one overtake those who wait and may be overtaken? */
+static inline bool ticket_passes(const struct hf_ticket *ticket)
+{
+    return kind_passes(ticket->kind) && !(ticket->flags & HF_TICKET_YIELD);
+}
+
 static inline bool id_same(const struct hf_id *a, const struct hf_id *b)
 {
     return a->word[0] == b->word[0] && a->word[1] == b->word[1];
@@ -280,8 +286,18 @@ int hf__stake_listen(struct file_queue *me, hf_error *why);
 struct queue_stake *hf__stake_new(struct file_queue *me, struct hf_ticket *ticket);
 void hf__stake_free(struct queue_stake *stake);
 
-/* Looks whether a waiting ticket is in by now: answers the host and returns true if the
- * wait is over. `came`: we were woken for it. */
+/*
+ * Looks whether a waiting ticket is in by now. `peek`, in the guard, finds out (`came`: we
+ * were woken for it); `tell`, outside, answers the host if the wait is over, and returns
+ * true then; `look` does both.
+ */
+struct stake_news {
+    enum place_state state;
+    struct hf_grant grant;
+    int64_t again; /* when a lease in front of it ends */
+};
+struct stake_news hf__stake_peek(struct queue_stake *stake, bool came);
+bool hf__stake_tell(struct queue_stake *stake, struct stake_news news);
 bool hf__stake_look(struct queue_stake *stake, bool came);
 void hf__stake_mind(struct queue_stake *stake);
 void hf__stake_look_all(struct file_queue *me);

@@ -98,8 +98,6 @@ void hf__stake_free(struct queue_stake *stake)
 
 /* ---- Waiting --------------------------------------------------------------------------- */
 
-enum look { LOOK_WAITING, LOOK_GRANTED, LOOK_GONE };
-
 /* The first in line takes a free lock, or (`came`) lets it be known that it is here. */
 static void place_press(struct file_queue *me, struct region_block *record,
                         struct region_block *place, bool came)
@@ -121,43 +119,42 @@ static void place_press(struct file_queue *me, struct region_block *record,
     hf__record_settle(me, record);
 }
 
-static enum look place_granted(struct file_queue *me, struct hf_ticket *ticket,
-                               struct region_block *place, struct hf_grant *ret_grant)
+static void place_told(struct file_queue *me, struct hf_ticket *ticket,
+                       struct region_block *place)
 {
-    *ret_grant = hf__place_grant(place);
     place->place.flags |= PLACE_TOLD;
     if (place->place.kind == HF_LATCH) {
         hf__place_end(me, place);
         ticket_set(ticket, TICKET_OPEN, 0, 0, 0);
     }
-    return LOOK_GRANTED;
 }
 
-static enum look place_look(struct queue_stake *stake, bool came,
-                            struct hf_grant *ret_grant, int64_t *ret_again)
+struct stake_news hf__stake_peek(struct queue_stake *stake, bool came)
 {
     struct file_queue *me = stake->queue;
-    struct hf_ticket *ticket = stake->ticket;
-    uint32_t index = ticket_block(ticket);
-    struct region_block *place = hf__place_find(me, index, ticket->store[2]);
+    uint32_t index = ticket_block(stake->ticket);
+    struct region_block *place = hf__place_find(me, index, stake->ticket->store[2]);
+    struct stake_news news = { .state = PLACE_NONE, .again = HF_NEVER };
     struct region_block *record;
 
     if (!place)
-        return LOOK_GONE;
+        return news;
     record = block_at(me, place->place.record);
     me->busy = index;
     hf__record_expire(me, record);
     if (place->place.state == PLACE_WAITING && record->record.first_waiting == index)
         place_press(me, record, place, came);
     me->busy = 0;
-    if (place->place.state == PLACE_GRANTED)
-        return place_granted(me, ticket, place, ret_grant);
-    if (place->place.state == PLACE_NONE)
-        return LOOK_GONE;
-    *ret_again =
-        record->record.first_waiting == index ? record->record.soonest : HF_NEVER;
-    hf__peer_note(me, record, place);
-    return LOOK_WAITING;
+    news.state = (enum place_state)place->place.state;
+    if (news.state == PLACE_GRANTED) {
+        news.grant = hf__place_grant(place);
+        place_told(me, stake->ticket, place);
+    } else if (news.state == PLACE_WAITING) {
+        if (record->record.first_waiting == index)
+            news.again = record->record.soonest;
+        hf__peer_note(me, record, place);
+    }
+    return news;
 }
 
 static void stake_granted(struct queue_stake *stake, const struct hf_grant *grant)
@@ -189,34 +186,45 @@ static void stake_sleep(struct queue_stake *stake, int64_t again)
         int64_t poll_at = queue_now(me) + PEER_POLL_NS;
         again = poll_at < again ? poll_at : again;
     }
-    if (stake->timer.at_ns != again || !stake->timer.slot)
+    if (stake->timer.at_ns != again)
         me->host->ops->set_timer(me->host, &stake->timer, again);
+}
+
+bool hf__stake_tell(struct queue_stake *stake, struct stake_news news)
+{
+    struct file_queue *me = stake->queue;
+    hf_error why;
+
+    while (news.state == PLACE_WAITING && hf__peer_check(me, true)) {
+        if (hf__guard_enter(me, &why) != 0) {
+            hf__stake_retry(me);
+            return false;
+        }
+        news = hf__stake_peek(stake, false);
+        hf__guard_leave(me);
+    }
+    if (news.state == PLACE_WAITING)
+        stake_sleep(stake, news.again);
+    else if (news.state == PLACE_GRANTED)
+        stake_granted(stake, &news.grant);
+    else
+        stake_gone(stake);
+    return news.state != PLACE_WAITING;
 }
 
 bool hf__stake_look(struct queue_stake *stake, bool came)
 {
     struct file_queue *me = stake->queue;
-    struct hf_grant grant;
-    int64_t again;
+    struct stake_news news;
     hf_error why;
 
-    do {
-        enum look look;
-        if (hf__guard_enter(me, &why) != 0) {
-            hf__stake_retry(me);
-            return false;
-        }
-        look = place_look(stake, came, &grant, &again);
-        hf__guard_leave(me);
-        if (look == LOOK_GRANTED)
-            stake_granted(stake, &grant);
-        else if (look == LOOK_GONE)
-            stake_gone(stake);
-        if (look != LOOK_WAITING)
-            return true;
-    } while (hf__peer_check(me, true));
-    stake_sleep(stake, again);
-    return false;
+    if (hf__guard_enter(me, &why) != 0) {
+        hf__stake_retry(me);
+        return false;
+    }
+    news = hf__stake_peek(stake, came);
+    hf__guard_leave(me);
+    return hf__stake_tell(stake, news);
 }
 
 /* ---- Holds that somebody cares about ----------------------------------------------------- */

@@ -132,7 +132,7 @@ static bool attempt_quick(struct file_queue *me, struct hf_ticket *ticket)
     word = hint_word(hint);
     if (!word_swap(&record->word, &word, word_taken(word, me->slot)) &&
         (word_gen(word) != word_gen(hint) ||
-         !word_open(word, kind_passes(ticket->kind)) ||
+         !word_open(word, ticket_passes(ticket)) ||
          !word_swap(&record->word, &word, word_taken(word, me->slot))))
         return false;
     quick_publish(me, record, word_taken(word, me->slot), ticket);
@@ -190,7 +190,7 @@ static bool record_fits(const struct block_record *r, uint64_t word,
     if (ticket->kind == HF_LATCH)
         return r->left == 0;
     if (r->waiting)
-        return kind_passes(ticket->kind) && !r->granted && !r->strict &&
+        return ticket_passes(ticket) && !r->granted && !r->strict &&
                !(word & WORD_IMPATIENT);
     return hf__admit(&r->tally, ticket->kind, ticket->permits, r->limit) == HF_IN;
 }
@@ -304,8 +304,7 @@ static enum entry ticket_enter(struct file_queue *me, struct hf_ticket *ticket,
         entry = ticket_in(me, ticket, record, word, ret_grant, why);
     else
         entry = ticket_wait(me, ticket, record, why);
-    if (entry == ENTRY_QUEUED)
-        me->busy = ticket_block(ticket);
+    me->busy = entry == ENTRY_QUEUED ? ticket_block(ticket) : 0;
     hf__record_settle(me, record);
     me->busy = 0;
     return entry;
@@ -345,15 +344,15 @@ static int ticket_prepare(struct file_queue *me, struct hf_ticket *ticket, hf_er
     return 0;
 }
 
-/* A look right away: the lock may have become free, or those we wait for be dead. */
-static void attempt_queued(struct file_queue *me, struct hf_ticket *ticket)
+static void answer_queued(struct file_queue *me, struct hf_ticket *ticket, bool over)
 {
-    if (!hf__stake_look(ticket_stake(ticket), false))
+    if (!over)
         me->host->ops->queued(me->host, ticket, QUEUED_RETRY_NS);
 }
 
 static void attempt_slow(struct file_queue *me, struct hf_ticket *ticket)
 {
+    struct stake_news news = { PLACE_WAITING, { 0, 0, 0, 0 }, HF_NEVER };
     struct hf_grant grant;
     enum entry entry;
     hf_error why;
@@ -365,6 +364,8 @@ static void attempt_slow(struct file_queue *me, struct hf_ticket *ticket)
             return;
         }
         entry = ticket_enter(me, ticket, &grant, &why);
+        if (entry == ENTRY_QUEUED) /* the holder may have left meanwhile */
+            news = hf__stake_peek(ticket_stake(ticket), false);
         hf__guard_leave(me);
         again = entry == ENTRY_BUSY || entry == ENTRY_MISMATCH
                     ? hf__peer_check(me, false)
@@ -375,7 +376,7 @@ static void attempt_slow(struct file_queue *me, struct hf_ticket *ticket)
         }
     } while (again);
     if (entry == ENTRY_QUEUED) {
-        attempt_queued(me, ticket);
+        answer_queued(me, ticket, hf__stake_tell(ticket_stake(ticket), news));
         return;
     }
     if (entry == ENTRY_FAILED || entry == ENTRY_MISMATCH) {
@@ -410,7 +411,7 @@ static bool attempt_known(struct file_queue *me, struct hf_ticket *ticket)
         break;
     case TICKET_PLACE:
         if (ticket_stake(ticket) && ticket_stake(ticket)->waiting) {
-            attempt_queued(me, ticket);
+            answer_queued(me, ticket, hf__stake_look(ticket_stake(ticket), false));
             return true;
         }
         if (hf__guard_enter(me, &why) != 0) {
