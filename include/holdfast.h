@@ -136,9 +136,9 @@ typedef struct hf_options {
  *
  * `url` NULL means $HOLDFAST_URL, else the per-user directory of this host (file:).
  * In a set-user-ID program the environment is not read. `options` may be NULL.
- * Errors: HF_EURL (syntax, unknown scheme or option, an option twice), HF_EUNSUPPORTED
- * (a store this build lacks), HF_EREFUSED, HF_EUNREACHABLE, HF_ECORRUPT, HF_EFULL,
- * HF_ESYSTEM, HF_ENOMEM.
+ * Errors: HF_EURL (syntax, unknown scheme or option, an option twice), HF_EINVAL,
+ * HF_EUNSUPPORTED (a store this build lacks), HF_ENOENT (no such directory),
+ * HF_EREFUSED, HF_EUNREACHABLE, HF_ECORRUPT, HF_EFULL, HF_ESYSTEM, HF_ENOMEM.
  */
 HF_API int hf_open(const char *url, const hf_options *options, hf_client **ret_client,
                    hf_error *why);
@@ -146,8 +146,9 @@ HF_API int hf_open(const char *url, const hf_options *options, hf_client **ret_c
 /*
  * Releases what is still held (but for detached holds), ends every wait with
  * HF_ECLOSED, runs the callbacks that are due and gives the client up. NULL is fine.
- * Later calls with this client or its holds answer HF_ECLOSED. Not from a callback of
- * the same client. With HF_DRIVER_USER the remaining callbacks run inside this call.
+ * Later calls with this client or its holds answer HF_ECLOSED; hf_release() and
+ * hf_op_free() then just free the handle. Does nothing in a callback of the same client.
+ * With HF_DRIVER_USER the remaining callbacks run inside this call.
  */
 HF_API void hf_close(hf_client *client);
 
@@ -240,6 +241,7 @@ static inline hf_want hf_permits(const char *name, uint32_t permits, uint32_t li
 {
     return hf_want_of(name, HF_PERMITS, permits, limit);
 }
+/* One of `limit` permits, each a lease of its own: ttl_ms, or 30 s if none is given. */
 static inline hf_want hf_expiring(const char *name, uint32_t limit)
 {
     return hf_want_of(name, HF_EXPIRING, 1, limit);
@@ -284,8 +286,9 @@ typedef struct hf_acquire_options {
  * and handed back in reverse order if one cannot be had. `options` NULL tries once.
  * Errors: HF_EBUSY (tried once), HF_ETIMEOUT, HF_EINVAL (also two wants on one name),
  * HF_ENAME, HF_EMISMATCH, HF_EUNSUPPORTED, HF_EREFUSED, HF_EUNREACHABLE, HF_EUNCERTAIN,
- * HF_EFULL, HF_ENOMEM, HF_ECLOSED, HF_EFORKED, HF_ECALLBACK. After any of them nothing
- * is held and nothing is queued; after HF_EUNCERTAIN the withdrawal goes on by itself.
+ * HF_ELOST (granted, but the lease was over before we knew), HF_EFULL, HF_ESYSTEM,
+ * HF_ENOMEM, HF_ECLOSED, HF_EFORKED, HF_ECALLBACK. After any of them nothing is held and
+ * nothing is queued; after HF_EUNCERTAIN the withdrawal goes on by itself.
  * Re-entering an hf_reentrant() gives another hold with the same token; the lock is
  * free when all of them are released.
  */

@@ -116,7 +116,9 @@ void hf__acquire_advance(struct hf_op *op)
             hf__acquire_undo(op, HF_EBUSY);
             return;
         case CLAIM_FAILED:
-            hf__acquire_undo(op, op->why.code ? op->why.code : op->client->answer.code);
+            if (!op->why.code) /* it failed before there was an op */
+                op->why = op->client->answer;
+            hf__acquire_undo(op, op->why.code);
             return;
         default:
             return;

@@ -34,13 +34,25 @@ static uint64_t this_thread(void)
     return (uint64_t)(uintptr_t)&here;
 }
 
+/* A permit that expires has a lease, asked for or not. */
+static bool any_expires(const hf_want *wants, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (wants[i].kind == HF_EXPIRING)
+            return true;
+    return false;
+}
+
 static void plan_init(struct plan *plan, hf_client *client,
-                      const hf_acquire_options *options, size_t count)
+                      const hf_acquire_options *options, const hf_want *wants,
+                      size_t count)
 {
     plan->client = client;
     plan->options = options;
     plan->owner = options->owner ? options->owner : this_thread();
     plan->ttl_ns = options->ttl_ms ? options->ttl_ms * HF_NS_PER_MS : client->ttl_ns;
+    if (!plan->ttl_ns && any_expires(wants, count))
+        plan->ttl_ns = HF_DEFAULT_EXPIRING_MS * HF_NS_PER_MS;
     plan->max_hold_ns = options->max_hold_ms * HF_NS_PER_MS;
     if (plan->max_hold_ns && (!plan->ttl_ns || plan->ttl_ns > plan->max_hold_ns))
         plan->ttl_ns = plan->max_hold_ns;
@@ -333,7 +345,7 @@ int hf__acquire(hf_client *client, const hf_want *wants, size_t count,
                 const hf_acquire_options *options, hf_hold **ret_hold, hf_error *why)
 {
     struct plan plan;
-    plan_init(&plan, client, options, count);
+    plan_init(&plan, client, options, wants, count);
     if (count == 1 && !plan.ttl_ns && nobody_in_the_way(&plan, &wants[0]))
         return acquire_one(&plan, &wants[0], ret_hold, why);
     return acquire_waiting(&plan, wants, count, ret_hold, why);
@@ -395,7 +407,7 @@ int hf__acquire_fast(hf_client *client, const hf_want *wants, size_t count,
         return take_offered(client, wants, len, hash, given, ret_hold);
     hf_acquire_options none = HF_ACQUIRE_OPTIONS_INIT;
     struct plan plan;
-    plan_init(&plan, client, given ? given : &none, 1);
+    plan_init(&plan, client, given ? given : &none, wants, 1);
     fill_claim(claim, &plan, wants);
     return ask_at_once(&plan, claim, hf__hold_new(client, 1), ret_hold, why);
 }
@@ -425,7 +437,7 @@ int hf__acquire_async(hf_client *client, const hf_want *wants, size_t count,
                       void *user, hf_op **ret_op, hf_error *why)
 {
     struct plan plan;
-    plan_init(&plan, client, options, count);
+    plan_init(&plan, client, options, wants, count);
     struct hf_op *op = hf__op_new(client, OP_ACQUIRE);
     if (!op)
         return hf__fail_code(why, HF_ENOMEM);

@@ -1,17 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* The queue layout of the file store without core: every kind among processes, what can
- * be done to a hold, latches, cells, the state file. test_file_crash.c has the deaths. */
+/* The queue layout of the file store without core: every kind among processes, leases,
+ * and what can be done to a hold. test_file_state.c has latches, cells and the state
+ * file, test_file_crash.c the deaths. */
 #include "file_peer.h"
 
-#include "../../src/base/clock.h"
-#include "../../src/base/mem.h"
-#include "../../src/base/text.h"
-
-#include <sys/resource.h>
-
 #define MS INT64_C(1000000)
-#define MANY 10000
-#define HELD 3000
 
 static struct fake_host a, b;
 static struct peer p[4];

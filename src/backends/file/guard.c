@@ -11,6 +11,7 @@
 #include "guard.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <time.h>
 #include <unistd.h>
@@ -38,6 +39,7 @@ static inline void cpu_relax(void)
 #endif
 }
 
+#ifndef __SANITIZE_THREAD__
 static struct timespec patience_end(void)
 {
     struct timespec at;
@@ -46,6 +48,24 @@ static struct timespec patience_end(void)
     at.tv_sec += at.tv_nsec / HF_NS_PER_S;
     at.tv_nsec %= HF_NS_PER_S;
     return at;
+}
+#endif
+
+/* ThreadSanitizer does not know pthread_mutex_clocklock and would call every unlock
+ * after it wrong. */
+static int lock_patiently(pthread_mutex_t *guard)
+{
+#ifdef __SANITIZE_THREAD__
+    int sys = EBUSY;
+    for (int left = PATIENCE_NS / HF_NS_PER_MS; left > 0 && sys == EBUSY; left--) {
+        poll(NULL, 0, 1);
+        sys = pthread_mutex_trylock(guard);
+    }
+    return sys == EBUSY ? ETIMEDOUT : sys;
+#else
+    struct timespec end = patience_end();
+    return pthread_mutex_clocklock(guard, CLOCK_MONOTONIC, &end);
+#endif
 }
 
 static int guard_lock(pthread_mutex_t *guard)
@@ -56,11 +76,7 @@ static int guard_lock(pthread_mutex_t *guard)
         cpu_relax();
         sys = pthread_mutex_trylock(guard);
     }
-    if (sys == EBUSY) {
-        struct timespec end = patience_end();
-        sys = pthread_mutex_clocklock(guard, CLOCK_MONOTONIC, &end);
-    }
-    return sys;
+    return sys == EBUSY ? lock_patiently(guard) : sys;
 }
 
 int hf__guard_enter(struct file_queue *me, hf_error *why)

@@ -168,7 +168,8 @@ void hf__slot_reap(struct file_queue *me, uint32_t slot)
 static bool slot_silent(const struct file_queue *me, uint32_t slot)
 {
     const struct region_slot *s = &me->region.slots[slot];
-    return __atomic_load_n(&s->state, __ATOMIC_ACQUIRE) != SLOT_FREE &&
+    /* A lock of our own descriptor never shows in a probe through it. */
+    return slot != me->slot && __atomic_load_n(&s->state, __ATOMIC_ACQUIRE) != SLOT_FREE &&
            !hf__slot_locked(me, slot);
 }
 

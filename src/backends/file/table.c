@@ -251,6 +251,7 @@ static int record_make(struct file_queue *me, const char *name, uint32_t len,
     }
     type_set(record, BLOCK_RECORD);
     hf__table_chain(me, record);
+    word_store(&record->word, (uint64_t)(word_gen(record->word) + 1) << WORD_GEN_SHIFT);
     *ret_record = record;
     return 0;
 }
@@ -292,10 +293,9 @@ static bool record_turn(struct file_queue *me, struct region_block *record, int 
 {
     uint64_t word = word_load(&record->word);
     uint64_t fresh = (uint64_t)(word_gen(word) + 1) << WORD_GEN_SHIFT;
-    bool made_now = record->record.family == 0;
     uint32_t ids = record->record.ids;
 
-    if (!record_idle(record) || (!made_now && word != word_base(word)) ||
+    if (!record_idle(record) || word != word_base(word) ||
         !word_swap(&record->word, &word, fresh))
         return false;
     guard_step();
