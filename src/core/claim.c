@@ -100,6 +100,15 @@ static bool set_name(struct claim *claim, const char *name, size_t len, uint32_t
     return true;
 }
 
+/* The id of an idle claim serves again as long as nobody can know it and the store has
+ * answered everything that was asked with it. */
+static bool new_id(struct claim *claim)
+{
+    struct hf_id *id = &claim->ticket.id;
+    claim->used_id = false;
+    return hf__random(&claim->client->ids, id, sizeof(*id)) == 0;
+}
+
 struct claim *hf__claim_new(hf_client *client, const char *name, size_t len,
                             uint32_t hash)
 {
@@ -107,8 +116,7 @@ struct claim *hf__claim_new(hf_client *client, const char *name, size_t len,
     if (!claim)
         return NULL;
     claim_reset(claim);
-    if (!set_name(claim, name, len, hash) ||
-        hf__random(&claim->client->ids, &claim->ticket.id, sizeof(claim->ticket.id)) != 0) {
+    if (!set_name(claim, name, len, hash) || !new_id(claim)) {
         claim_destroy(claim);
         return NULL;
     }
@@ -116,11 +124,24 @@ struct claim *hf__claim_new(hf_client *client, const char *name, size_t len,
     return claim;
 }
 
+/* Back into the ranks of the idle. */
+static void claim_shelve(struct claim *claim)
+{
+    hf_client *client = claim->client;
+    claim->idle = true;
+    hf__list_push_front(&client->idle, &claim->all);
+    if (++client->idle_count > IDLE_MAX) {
+        client->idle_count--;
+        claim_destroy(HF_CONTAINER(client->idle.prev, struct claim, all));
+    }
+}
+
 /* Nobody has it any more. It stays for a while, under its name: whoever wants that name
  * next finds a claim that needs no memory and no check of the name. */
 void hf__claim_free(struct claim *claim)
 {
     hf_client *client = claim->client;
+    claim->used_id |= claim->pinned;
     hf__renew_stop(claim);
     if (claim->timer.slot)
         hf__claim_timer(claim, HF_NEVER);
@@ -135,16 +156,14 @@ void hf__claim_free(struct claim *claim)
         claim_destroy(claim);
         return;
     }
-    claim->idle = true;
-    hf__list_push_front(&client->idle, &claim->all);
-    if (++client->idle_count > IDLE_MAX) {
-        client->idle_count--;
-        claim_destroy(HF_CONTAINER(client->idle.prev, struct claim, all));
-    }
+    claim_shelve(claim);
 }
 
 void hf__claim_trim(hf_client *client)
 {
+    if (client->hot)
+        claim_destroy(client->hot);
+    client->hot = NULL;
     for (struct hf_link *link; (link = hf__list_first(&client->idle));)
         claim_destroy(HF_CONTAINER(link, struct claim, all));
     client->idle_count = 0;
@@ -226,6 +245,39 @@ struct claim *hf__claim_find(hf_client *client, const struct hf_ticket *ticket,
     return found;
 }
 
+/* The same lock as the last time, asked for in the same way. */
+struct claim *hf__claim_hot(hf_client *client, const char *name, int32_t kind)
+{
+    struct claim *claim = client->hot;
+    if (!claim || claim->ticket.kind != kind ||
+        strncmp(claim->name, name, sizeof(claim->name)) != 0)
+        return NULL;
+    uint32_t chain = claim->ticket.name_hash & (client->names_size - 1);
+    if (client->names[chain] != claim || claim->name_next)
+        return NULL; /* others of this client may be on the name: have a closer look */
+    if (claim->used_id && !new_id(claim))
+        return NULL;
+    client->hot = NULL;
+    claim->idle = claim->impatient = false;
+    memset(claim->ticket.store, 0, sizeof(claim->ticket.store));
+    hf__list_push_back(&client->claims, &claim->all);
+    return claim;
+}
+
+void hf__claim_cool(struct claim *claim)
+{
+    hf_client *client = claim->client;
+    if (!claim->named || claim->ticket.name != claim->name || client->closing) {
+        hf__claim_free(claim);
+        return;
+    }
+    hf__list_remove(&claim->all);
+    claim->idle = true;
+    if (client->hot)
+        claim_shelve(client->hot);
+    client->hot = claim;
+}
+
 /* An idle claim of that name and kind, ready to be asked for again: then name and kind
  * have been checked before. NULL if there is none, or if any other claim of this client
  * is on the name. */
@@ -233,7 +285,7 @@ struct claim *hf__claim_reuse(hf_client *client, const char *name, size_t len,
                               uint32_t hash, int32_t kind)
 {
     struct claim *found = NULL;
-    if (!client->idle_count)
+    if (!client->idle_count && !client->hot)
         return NULL;
     struct claim *claim = client->names[hash & (client->names_size - 1)];
     for (; claim; claim = claim->name_next) {
@@ -246,10 +298,14 @@ struct claim *hf__claim_reuse(hf_client *client, const char *name, size_t len,
         if (ticket->kind == kind)
             found = claim;
     }
-    if (!found || hf__random(&client->ids, &found->ticket.id, sizeof(found->ticket.id)) != 0)
+    if (!found || (found->used_id && !new_id(found)))
         return NULL;
-    hf__list_remove(&found->all);
-    client->idle_count--;
+    if (found == client->hot) {
+        client->hot = NULL;
+    } else {
+        hf__list_remove(&found->all);
+        client->idle_count--;
+    }
     claim_reset(found);
     hf__list_push_back(&client->claims, &found->all);
     return found;
@@ -271,7 +327,10 @@ struct claim *hf__claim_offered(hf_client *client, const char *name, size_t len,
 
 void hf__claim_tell(struct claim *claim)
 {
-    if (!claim->inline_call && !hf__linked(&claim->ready))
+    if (claim->inline_call)
+        return;
+    claim->used_id = true; /* answers may still be under way */
+    if (!hf__linked(&claim->ready))
         hf__list_push_back(&claim->client->ready, &claim->ready);
 }
 
@@ -413,7 +472,7 @@ static void claim_restart(struct claim *claim)
     claim->impatient = false;
     claim->ticket.flags |= HF_TICKET_YIELD; /* this client has had its turns */
     memset(claim->ticket.store, 0, sizeof(claim->ticket.store));
-    if (hf__random(&claim->client->ids, &claim->ticket.id, sizeof(claim->ticket.id)) != 0) {
+    if (!new_id(claim)) {
         hf__acquire_undo(front, HF_ESYSTEM);
         return;
     }

@@ -80,6 +80,7 @@ struct claim {
     bool forget_late : 1; /* nobody waits for its end: free it when it has left */
     bool doubt_told : 1;
     bool idle : 1; /* of nobody, kept under its name for the next one */
+    bool used_id : 1;  /* somebody may know its id, or a request with it be under way */
     bool offered : 1;   /* held, by nobody yet: whoever of this client comes first */
     bool repeated : 1;   /* a withdrawal before this one got no answer */
     bool interested : 1; /* the store tells us at once when it is lost */
@@ -184,6 +185,8 @@ struct hf_client {
     struct hf_link renewals; /* held and renewed, earliest first */
     struct hf_timer renew_timer;
     struct hf_link ops;  /* all ops that are not finished */
+    struct claim *hot;   /* the idle claim of the latest plain hold, in no list but the
+                            table by name, and all set for the next one */
     struct hf_link idle; /* claims kept for their name, the latest first */
     uint32_t idle_count;
     struct hf_link calls;  /* ops whose end is to be told */
@@ -220,6 +223,8 @@ struct claim *hf__claim_new(hf_client *client, const char *name, size_t len,
                             uint32_t hash);
 struct claim *hf__claim_reuse(hf_client *client, const char *name, size_t len,
                               uint32_t hash, int32_t kind);
+struct claim *hf__claim_hot(hf_client *client, const char *name, int32_t kind);
+void hf__claim_cool(struct claim *claim); /* left by a plain hold: keep it hot */
 struct claim *hf__claim_offered(hf_client *client, const char *name, size_t len,
                                 uint32_t hash);
 void hf__claim_free(struct claim *claim);

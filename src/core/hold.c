@@ -319,7 +319,11 @@ int hf__hold_release(struct hf_hold *hold, hf_error *why)
     if (claim->state != CLAIM_LEFT)
         return await_leaving(claim, why);
     bool gone = claim->withdrawal == HF_GONE;
-    hf__claim_left(claim);
+    if (gone || hf__list_first(&claim->ops) || claim->pinned || claim->ttl_ns ||
+        claim->ticket.note[0] || (claim->ticket.flags & HF_TICKET_YIELD))
+        hf__claim_left(claim);
+    else
+        hf__claim_cool(claim);
     return gone ? hf__fail(why, HF_ELOST, "the lock was gone before it was released") : 0;
 }
 

@@ -390,6 +390,33 @@ static int take_offered(hf_client *client, const hf_want *want, size_t len, uint
     return 0;
 }
 
+/* As ask_at_once, for a claim that needs no plan. */
+static int ask_hot(struct claim *claim, const hf_want *want,
+                   const hf_acquire_options *options, hf_hold **ret_hold, hf_error *why)
+{
+    hf_client *client = claim->client;
+    bool mutex = is_mutex(want->kind);
+    claim->combine = mutex && client->handoff != 0;
+    claim->reentrant = want->kind == HF_REENTRANT;
+    claim->ticket.reserve = claim->combine ? client->handoff + 1 : 1;
+    claim->ticket.flags = options && options->timeout_ms ? 0 : HF_TICKET_TRY;
+    if (claim->reentrant)
+        claim->owner = options && options->owner ? options->owner : this_thread();
+    struct hf_hold *hold = hf__hold_new(client, 1);
+    hf__claim_attempt(claim);
+    if (claim->state == CLAIM_HELD) {
+        claim->holders = 1;
+        hf__hold_take(hold, 0, claim);
+        hf__hold_refresh(hold);
+        *ret_hold = hf__hold_handle(hold);
+        return 0;
+    }
+    hf_acquire_options none = HF_ACQUIRE_OPTIONS_INIT;
+    struct plan plan;
+    plan_init(&plan, client, options ? options : &none, want, 1);
+    return wait_for_claim(&plan, claim, hold, ret_hold, why);
+}
+
 /* What was asked for before, by this client, under the same name: an idle claim is
  * there, and only the store has to be asked. 1: take the long way, checks and all. */
 int hf__acquire_fast(hf_client *client, const hf_want *wants, size_t count,
@@ -398,6 +425,9 @@ int hf__acquire_fast(hf_client *client, const hf_want *wants, size_t count,
     if (count != 1 || !wants || !client->free_holds || !is_plain_want(wants) ||
         !is_plain(client, given))
         return 1;
+    struct claim *hot = hf__claim_hot(client, wants->name, wants->kind);
+    if (hot)
+        return ask_hot(hot, wants, given, ret_hold, why);
     size_t len = strnlen(wants->name, sizeof(((struct claim *)0)->name));
     if (len == sizeof(((struct claim *)0)->name))
         return 1; /* longer than what claims keep inside themselves */

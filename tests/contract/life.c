@@ -2,6 +2,9 @@
 /*
  * The life of a client: its end, use after its end, and fork().
  */
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -132,11 +135,39 @@ static void clients_come_and_go(struct env *e)
 
 /* ---- Fork -------------------------------------------------------------------------------- */
 
-/* The child ends with a failed check or with 0. */
+static bool thread_sleeps(const char *number)
+{
+    char path[300];
+    char state = 'S';
+    snprintf(path, sizeof path, "/proc/self/task/%s/stat", number);
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return true; /* it has ended */
+    CHECK_EQ(fscanf(file, "%*d (%*[^)]) %c", &state), 1);
+    fclose(file);
+    return state == 'S';
+}
+
+/* True if every other thread of this process sleeps. */
+static bool others_sleep(void)
+{
+    bool sleep = true;
+    DIR *dir = opendir("/proc/self/task");
+    CHECK(dir != NULL);
+    for (struct dirent *entry; sleep && (entry = readdir(dir));)
+        if (entry->d_name[0] != '.' && strtol(entry->d_name, NULL, 10) != gettid())
+            sleep = thread_sleeps(entry->d_name);
+    closedir(dir);
+    return sleep;
+}
+
+/* The child ends with a failed check or with 0. The fork waits for a quiet moment: some
+ * sanitizers do not survive one in the middle of another thread's allocation. */
 static void child_check(void (*body)(struct env *, hf_client *, hf_hold *),
                         struct env *e, hf_client *client, hf_hold *hold)
 {
     int status = 1;
+    EVENTUALLY(others_sleep());
     pid_t pid = fork();
     CHECK(pid >= 0);
     if (pid == 0) {

@@ -4,10 +4,10 @@
  * of one process, and nothing else: no leases, no reports, no push.
  *
  * It includes backend.h only and links the shared library only. Held locks are kept in
- * one list for the whole process; who waits is not kept at all. A ticket that finds the
- * lock taken is told "queued, and ask again in a moment", which is all that a store that
- * cannot push has to do. Clients have threads of their own, so the list has a mutex; no
- * host is answered while it is locked.
+ * one list for the whole process; who waits is not kept at all. A ticket that finds
+ * the lock taken is told "queued, and ask again in a moment", which is all that a store
+ * that cannot push has to do. Clients have threads of their own, so the list has a
+ * mutex; no host is answered while it is locked.
  */
 #include <holdfast/backend.h>
 

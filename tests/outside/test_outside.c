@@ -108,7 +108,7 @@ static void test_refusals(hf_client *client)
 int main(void)
 {
     hf_client *first = NULL, *second = NULL;
-    hf_hold *hold = NULL;
+    hf_hold *left = NULL, *hold = NULL;
 
     test_register();
     is(hf_open("toy:", NULL, &first, NULL), 0, "opened");
@@ -117,9 +117,11 @@ int main(void)
         return EXIT_FAILURE;
     test_acquire(first, second);
     test_refusals(first);
-    is(hf_lock(first, "b", 0, &hold, NULL), 0, "a lock that is left");
+    is(hf_lock(first, "b", 0, &left, NULL), 0, "a lock that is left");
     hf_close(first);
     is(hf_lock(second, "b", 0, &hold, NULL), 0, "is free when its client is closed");
+    is(hf_release(left, NULL), HF_ECLOSED, "and its hold can only be given up");
+    is(hf_release(hold, NULL), 0, "released at the end");
     hf_close(second);
     printf("1..%d\n", checks);
     return failures ? EXIT_FAILURE : EXIT_SUCCESS;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The fake host of fake_host.h. What core would do with an answer, this one writes down;
- * what core would check, this one asserts: answers come on the session's own thread,
- * inside a call to the store, and nothing stays in the loop when a session is closed.
+ * The fake host of fake_host.h. What core would act on, this one writes down; what core
+ * relies on, this one asserts: answers come on the session's own thread, inside a call
+ * to the store, and nothing stays in the loop when a session is closed.
  */
 #include "fake_host.h"
 

@@ -81,7 +81,7 @@ struct fake_host {
     char cell[HF_CELL_MAX + 1]; /* of the last cell get */
     size_t cell_len;
     struct fake_watch watches[FAKE_SLOTS]; /* callback NULL: free */
-    unsigned wakes; /* how often a descriptor was ready */
+    unsigned wakes;                        /* how often a descriptor was ready */
     struct hf_timer *timers[FAKE_SLOTS];
 };
 

@@ -246,14 +246,19 @@ static struct peer_reply peer_do(struct fake_host *host, struct hf_ticket *ticke
         return peer_do_attempt(host, ticket, order);
     case PEER_NEXT:
         answer = fake_next(host);
-        ck_assert_ptr_eq(answer.about, ticket);
-        return (struct peer_reply){ (int)answer.what, answer.code, answer.grant.token, 0,
-                                    answer.retry_ns };
+        ticket = (struct hf_ticket *)(uintptr_t)answer.about;
+        return (struct peer_reply){ (int)answer.what, answer.code, answer.grant.token,
+                                    (uint64_t)(ticket - tickets), answer.retry_ns };
     case PEER_WITHDRAW:
         reply.code = (int)fake_withdraw(host, ticket);
         break;
     case PEER_ASK:
         order->request.name = order->name;
+        if (order->request.verb == HF_ADOPT) {
+            *ticket = order->ticket;
+            ticket->name = ticket->note = "";
+            order->request.ticket = ticket;
+        }
         reply.code = fake_ask(host, &order->request, NULL);
         reply.result = order->request.result;
         break;
@@ -388,6 +393,7 @@ UNUSED_OK static uint64_t peer_gets(struct peer *peer, int number)
 {
     struct peer_reply reply = peer_order(peer, PEER_NEXT, number);
     ck_assert_int_eq(reply.what, FAKE_GRANTED);
+    ck_assert_uint_eq(reply.result, (uint64_t)number);
     return reply.token;
 }
 
@@ -405,6 +411,23 @@ UNUSED_OK static struct peer_reply peer_ask(struct peer *peer, struct hf_request
     return peer_tell(peer, &order);
 }
 
+/* Adopts a hold, as ticket `number`. */
+UNUSED_OK static struct peer_reply peer_adopt(struct peer *peer, int number,
+                                              const struct hf_ticket *old)
+{
+    static struct peer_order order;
+
+    order = (struct peer_order){
+        .verb = PEER_ASK,
+        .number = number,
+        .ticket = fake_ticket("", old->kind),
+        .request = fake_request(HF_ADOPT, old->name),
+    };
+    order.request.other = old->id;
+    snprintf(order.name, sizeof(order.name), "%s", old->name);
+    return peer_tell(peer, &order);
+}
+
 /* From now on: the n-th step inside the guard sends it a signal. */
 UNUSED_OK static void peer_fails(struct peer *peer, uint32_t step, int signal)
 {
@@ -413,6 +436,13 @@ UNUSED_OK static void peer_fails(struct peer *peer, uint32_t step, int signal)
     order = (struct peer_order){ .verb = PEER_FAIL, .fail_at = step,
                                  .fail_signal = signal };
     ck_assert_int_eq(peer_tell(peer, &order).what, 0);
+}
+
+/* It is in the middle of an order, and stopped there. */
+UNUSED_OK static void peer_stopped(struct peer *peer)
+{
+    siginfo_t info;
+    ck_assert_int_eq(waitid(P_PID, (id_t)peer->pid, &info, WSTOPPED), 0);
 }
 
 UNUSED_OK static void peer_leaves(struct peer *peer)

@@ -350,7 +350,7 @@ static int file_open(int dir_fd, mode_t mode, int *ret_fd, off_t *ret_size,
 
 int hf__region_open(struct region *region, int dir_fd, mode_t mode, hf_error *why)
 {
-    off_t size;
+    off_t size = 0;
     int rc;
 
     region->fd = -1;

@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: MIT */
+/* The queue layout of the file store when a process is stopped inside the guard, and when
+ * one cannot be watched because it is in another pid namespace. */
+#include "file_peer.h"
+
+#include <sched.h>
+#include <sys/prctl.h>
+
+#define PEERS 1
+
+static struct fake_host a, b;
+static struct peer p[PEERS];
+
+static void open_a(int peers)
+{
+    scratch_make();
+    ck_assert_int_eq(fake_open(&a, &hf__backend_file, url, NULL), 0);
+    for (int i = 0; i < peers; i++)
+        ck_assert_int_eq(peer_start(&p[i]), 0);
+}
+
+static void close_a(void)
+{
+    struct hf_request inspect = fake_request(HF_INSPECT, "");
+    struct state state = state_map();
+
+    inspect.prefix = true; /* cleans up after the dead */
+    ck_assert_int_eq(fake_ask(&a, &inspect, NULL), 0);
+    ck_assert_uint_eq(a.entry_count, 0);
+    fake_close(&a);
+    state_check(&state);
+    state_unmap(&state);
+    ck_assert_int_eq(scratch_count("w"), 0);
+    ck_assert_int_eq(scratch_count("tmp"), 0);
+    scratch_remove();
+}
+
+static struct hf_ticket slow_ticket(const char *name, int kind)
+{
+    struct hf_ticket ticket = fake_ticket(name, kind);
+    ticket.note = "noted";
+    return ticket;
+}
+
+static uint64_t takes(struct fake_host *host, struct hf_ticket *ticket)
+{
+    struct fake_answer answer = fake_try(host, ticket);
+    ck_assert_msg(answer.what == FAKE_GRANTED, "answer %d: %s", answer.what,
+                  answer.why.text);
+    return answer.grant.token;
+}
+
+/* ---- A guard that somebody stopped in ------------------------------------------------------------ */
+
+static struct hf_ticket quick, slow, waiting, tried, later;
+
+/* One peer waits for "slow", another one stops in the guard. */
+static void freeze(void)
+{
+    static struct peer_order order;
+
+    open_a(1);
+    ck_assert_int_eq(fake_open(&b, &hf__backend_file, url, NULL), 0);
+    quick = fake_ticket("quick", HF_MUTEX);
+    slow = slow_ticket("slow", HF_MUTEX);
+    waiting = fake_ticket("slow", HF_MUTEX);
+    takes(&a, &quick);
+    takes(&a, &slow);
+    ck_assert_int_eq(fake_try(&b, &waiting).what, FAKE_QUEUED);
+    peer_fails(&p[0], 3, SIGSTOP);
+    order = (struct peer_order){ .verb = PEER_ATTEMPT,
+                                 .ticket = fake_permits("s", HF_PERMITS, 1, 1) };
+    snprintf(order.name, sizeof(order.name), "s");
+    order.ticket.note = NULL;
+    peer_send(&p[0], &order);
+    peer_stopped(&p[0]);
+}
+
+static void frozen_answers(void)
+{
+    struct hf_request latch = fake_request(HF_LATCH_GET, "latch");
+    struct fake_answer answer;
+    char pid[16];
+    hf_error why;
+
+    snprintf(pid, sizeof(pid), "%d", p[0].pid);
+    tried = slow_ticket("new", HF_MUTEX);
+    tried.flags = HF_TICKET_TRY;
+    answer = fake_try(&a, &tried);
+    ck_assert_int_eq(answer.code, HF_EUNREACHABLE);
+    ck_assert_ptr_nonnull(strstr(answer.why.text, pid));
+    later = slow_ticket("new", HF_MUTEX);
+    answer = fake_try(&a, &later);
+    ck_assert_int_eq(answer.what, FAKE_QUEUED);
+    ck_assert_int_eq(answer.retry_ns, 10000000);
+    ck_assert_int_eq(fake_withdraw(&a, &slow), HF_WITHDRAWAL_UNKNOWN);
+    ck_assert_int_eq(fake_renew(&a, &slow, HF_RENEW), HF_RENEWAL_UNKNOWN);
+    ck_assert_int_eq(fake_ask(&a, &latch, &why), HF_EUNREACHABLE);
+    ck_assert_int_eq(fake_withdraw(&a, &quick), HF_WITHDRAWN); /* needs no guard */
+    quick.id = fake_id();
+    takes(&a, &quick);
+}
+
+static void thawed(void)
+{
+    ck_assert_int_eq(fake_try(&a, &later).what, FAKE_GRANTED);
+    ck_assert_int_eq(fake_withdraw(&a, &slow), HF_WITHDRAWN);
+    fake_expect_grant(&b, &waiting);
+    ck_assert_int_eq(fake_withdraw(&a, &later), HF_WITHDRAWN);
+    ck_assert_int_eq(fake_withdraw(&a, &quick), HF_WITHDRAWN);
+    fake_close(&b);
+    close_a();
+}
+
+START_TEST(a_stopped_process_delays_and_no_more)
+{
+    freeze();
+    frozen_answers();
+    kill(p[0].pid, SIGCONT);
+    ck_assert_int_eq(peer_listen(&p[0]).what, FAKE_GRANTED);
+    peer_leaves(&p[0]);
+    thawed();
+}
+END_TEST
+
+START_TEST(a_stopped_process_that_is_killed_is_repaired)
+{
+    struct state state;
+
+    freeze();
+    state = state_map();
+    frozen_answers();
+    peer_kill(&p[0]);
+    peer_bury(&p[0]);
+    thawed();
+    ck_assert_uint_eq(state.head->recoveries, 1);
+    state_unmap(&state);
+}
+END_TEST
+
+/* Our process lives on, so nobody sees us die: the slot says that we are gone. */
+START_TEST(a_session_closes_though_the_guard_is_busy)
+{
+    struct state state;
+
+    freeze();
+    state = state_map();
+    fake_close(&a);
+    ck_assert_uint_eq(state.slots[0].state, SLOT_CLOSED);
+    ck_assert(fake_quiet(&b));
+    kill(p[0].pid, SIGCONT);
+    fake_expect_grant(&b, &waiting);
+    ck_assert_uint_eq(state.slots[0].state, SLOT_FREE);
+    state_unmap(&state);
+    ck_assert_int_eq(peer_listen(&p[0]).what, FAKE_GRANTED);
+    peer_leaves(&p[0]);
+    ck_assert_int_eq(fake_withdraw(&b, &waiting), HF_WITHDRAWN);
+    fake_close(&b);
+    scratch_remove();
+}
+END_TEST
+
+/* ---- Processes that cannot be watched --------------------------------------------------------------- */
+
+static void unseen_holder_dies(void)
+{
+    struct hf_ticket waits = fake_ticket("x", HF_MUTEX), tries = fake_ticket("y", HF_MUTEX);
+
+    peer_takes(&p[0], 0, fake_ticket("x", HF_MUTEX));
+    peer_takes(&p[0], 1, slow_ticket("y", HF_MUTEX));
+    ck_assert_int_eq(fake_try(&a, &waits).what, FAKE_QUEUED);
+    ck_assert(fake_quiet(&a));
+    tries.flags = HF_TICKET_TRY;
+    ck_assert_int_eq(fake_try(&a, &tries).what, FAKE_BUSY);
+    peer_kill(&p[0]);
+    takes(&a, &tries);
+    fake_expect_grant(&a, &waits);
+    ck_assert_int_eq(fake_withdraw(&a, &waits), HF_WITHDRAWN);
+    ck_assert_int_eq(fake_withdraw(&a, &tries), HF_WITHDRAWN);
+    peer_bury(&p[0]);
+    close_a();
+}
+
+START_TEST(a_process_that_cannot_be_watched_is_polled)
+{
+    struct state state;
+
+    open_a(1);
+    state = state_map();
+    state.slots[1].space++; /* as if it were in another pid namespace */
+    state_unmap(&state);
+    unseen_holder_dies();
+}
+END_TEST
+
+/* A process in between makes the namespace and goes; the peer is the first one inside. */
+static bool peer_start_inside(struct peer *peer)
+{
+    int orders[2], pids[2];
+    bool inside = true;
+
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, orders), 0);
+    ck_assert_int_eq(pipe2(pids, O_CLOEXEC), 0);
+    pid_t between = fork();
+    if (between == 0) {
+        inside = unshare(CLONE_NEWPID) == 0;
+        pid_t pid = fork();
+        if (pid == 0) {
+            close(orders[0]);
+            peer_main(orders[1]);
+        }
+        _exit(write(pids[1], &pid, sizeof(pid)) == sizeof(pid) && inside ? 0 : 1);
+    }
+    close(orders[1]);
+    ck_assert_int_eq(read(pids[0], &peer->pid, sizeof(peer->pid)), sizeof(peer->pid));
+    int status;
+    ck_assert_int_eq(waitpid(between, &status, 0), between);
+    close(pids[0]);
+    close(pids[1]);
+    peer->fd = orders[0];
+    ck_assert_int_eq(peer_listen(peer).code, 0);
+    return status == 0;
+}
+
+START_TEST(a_pid_namespace_of_its_own)
+{
+    struct state state;
+    bool inside;
+
+    open_a(0);
+    inside = peer_start_inside(&p[0]);
+    state = state_map();
+    if (inside) {
+        ck_assert_int_eq(state.slots[1].pid, 1);
+        ck_assert_uint_ne(state.slots[1].space, state.slots[0].space);
+    } else {
+        printf("# no right to make a pid namespace: it is only pretended\n");
+        state.slots[1].space++;
+    }
+    state_unmap(&state);
+    unseen_holder_dies();
+}
+END_TEST
+
+UNIT_MAIN("file_stop", a_stopped_process_delays_and_no_more,
+          a_stopped_process_that_is_killed_is_repaired,
+          a_session_closes_though_the_guard_is_busy,
+          a_process_that_cannot_be_watched_is_polled, a_pid_namespace_of_its_own)
