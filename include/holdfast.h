@@ -147,8 +147,8 @@ HF_API int hf_open(const char *url, const hf_options *options, hf_client **ret_c
  * Releases what is still held (but for detached holds), ends every wait with
  * HF_ECLOSED, runs the callbacks that are due and gives the client up. NULL is fine.
  * Later calls with this client or its holds answer HF_ECLOSED; hf_release() and
- * hf_op_free() then just free the handle. Does nothing in a callback of the same client.
- * With HF_DRIVER_USER the remaining callbacks run inside this call.
+ * hf_op_free() then just free the handle. Does nothing in a callback of the same
+ * client. With HF_DRIVER_USER the remaining callbacks run inside this call.
  */
 HF_API void hf_close(hf_client *client);
 
@@ -287,8 +287,8 @@ typedef struct hf_acquire_options {
  * Errors: HF_EBUSY (tried once), HF_ETIMEOUT, HF_EINVAL (also two wants on one name),
  * HF_ENAME, HF_EMISMATCH, HF_EUNSUPPORTED, HF_EREFUSED, HF_EUNREACHABLE, HF_EUNCERTAIN,
  * HF_ELOST (granted, but the lease was over before we knew), HF_EFULL, HF_ESYSTEM,
- * HF_ENOMEM, HF_ECLOSED, HF_EFORKED, HF_ECALLBACK. After any of them nothing is held and
- * nothing is queued; after HF_EUNCERTAIN the withdrawal goes on by itself.
+ * HF_ENOMEM, HF_ECLOSED, HF_EFORKED, HF_ECALLBACK. After any of them nothing is held
+ * and nothing is queued; after HF_EUNCERTAIN the withdrawal goes on by itself.
  * Re-entering an hf_reentrant() gives another hold with the same token; the lock is
  * free when all of them are released.
  */

@@ -17,7 +17,8 @@ static inline hf_client *enter_to_wait(hf_client *handle, int *ret_rc, hf_error 
     return hf__client_enter(handle, ret_rc, why);
 }
 
-static inline struct hf_hold *enter_hold_to_wait(hf_hold *handle, int *ret_rc, hf_error *why)
+static inline struct hf_hold *enter_hold_to_wait(hf_hold *handle, int *ret_rc,
+                                                 hf_error *why)
 {
     struct hf_hold *hold = hf__hold_enter(handle, ret_rc, why);
     if (hold && hf__in_callback(hold->client)) {
@@ -36,8 +37,9 @@ static inline int check_out(const void *pointer, hf_error *why)
 static inline int check_timeout(int64_t timeout_ms, hf_error *why)
 {
     if (timeout_ms < HF_FOREVER || timeout_ms > HF_TTL_MAX_MS)
-        return hf__fail(why, HF_EINVAL, "the timeout is not 0, HF_FOREVER, or 1 ms to "
-                                        "10 years");
+        return hf__fail(why, HF_EINVAL,
+                        "the timeout is not 0, HF_FOREVER, or 1 ms to "
+                        "10 years");
     return 0;
 }
 

@@ -103,8 +103,8 @@ int hf_release(hf_hold *handle, hf_error *why)
 }
 
 int hf_acquire_async(hf_client *handle, const hf_want *wants, size_t count,
-                     const hf_acquire_options *given, hf_acquire_cb *callback, void *user,
-                     hf_op **ret_op, hf_error *why)
+                     const hf_acquire_options *given, hf_acquire_cb *callback,
+                     void *user, hf_op **ret_op, hf_error *why)
 {
     hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
     int rc;
@@ -176,8 +176,8 @@ static int op_take_result(hf_op *op, hf_hold **ret_hold, hf_error *why)
     return op->rc;
 }
 
-static int op_wait_check(const hf_op *op, int64_t timeout_ms, const hf_hold *const *hold,
-                         hf_error *why)
+static int op_wait_check(const hf_op *op, int64_t timeout_ms,
+                         const hf_hold *const *hold, hf_error *why)
 {
     if (!op)
         return hf__fail(why, HF_EINVAL, "the op is NULL");
@@ -360,7 +360,7 @@ int hf_hold_leave(hf_hold *handle, hf_error *why)
     return rc;
 }
 
-/* ---- your own event loop ----------------------------------------------------------- */
+/* ---- your own event loop --------------------------------------------------------- */
 
 static hf_client *enter_user_driver(hf_client *handle, int *ret_rc, hf_error *why)
 {

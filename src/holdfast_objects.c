@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-/* ---- latch, cell, look and repair ------------------------------------------------- */
+/* ---- latch, cell, look and repair ------------------------------------------------ */
 
 /* Enters, sends one request about a name, leaves. */
 static int ask(hf_client *handle, struct asked *asked, int verb, const char *name,
@@ -74,8 +74,8 @@ static int start_latch_wait(hf_client *handle, const char *name, int64_t timeout
     if (!client)
         return rc;
     if (client->caps & HF_CAP_LATCH)
-        rc = hf__latch_wait(client, name, timeout_ms, background, callback, user, ret_op,
-                            why);
+        rc = hf__latch_wait(client, name, timeout_ms, background, callback, user,
+                            ret_op, why);
     else
         rc = hf__fail(why, HF_EUNSUPPORTED, "the %s store has no latches here",
                       client->store->name);
@@ -83,7 +83,8 @@ static int start_latch_wait(hf_client *handle, const char *name, int64_t timeout
     return rc;
 }
 
-int hf_latch_wait(hf_client *client, const char *name, int64_t timeout_ms, hf_error *why)
+int hf_latch_wait(hf_client *client, const char *name, int64_t timeout_ms,
+                  hf_error *why)
 {
     hf_op *op;
     if (client && hf__in_callback(hf__handle_object(client)))
@@ -101,7 +102,8 @@ int hf_latch_wait_async(hf_client *client, const char *name, int64_t timeout_ms,
 {
     if (!callback && !ret_op)
         return hf__fail(why, HF_EINVAL, "neither a callback nor room for the op");
-    return start_latch_wait(client, name, timeout_ms, true, callback, user, ret_op, why);
+    return start_latch_wait(client, name, timeout_ms, true, callback, user, ret_op,
+                            why);
 }
 
 int hf_cell_get(hf_client *client, const char *name, void **ret_data, size_t *ret_len,
@@ -128,7 +130,8 @@ int hf_cell_set(hf_client *client, const char *name, uint64_t version, const voi
     if (len > HF_CELL_MAX)
         return hf__fail(why, HF_EINVAL, "a cell holds at most %d bytes", HF_CELL_MAX);
     if (!data && (len != 0 || version == 0))
-        return hf__fail(why, HF_EINVAL, "removing a cell takes its version and no data");
+        return hf__fail(why, HF_EINVAL,
+                        "removing a cell takes its version and no data");
     int rc = ask(client, &asked, HF_CELL_SET, name, version, why);
     if (rc == 0 && ret_version)
         *ret_version = asked.request.result;

@@ -8,7 +8,7 @@
 #   backends/x its own directory, kit, base, public headers, any client library
 #   core       core, base, public headers; core/registry.c also the generated list
 #   shims      shims, kit, base, public headers
-#   holdfast.c core, base, public headers
+#   holdfast.c, holdfast_objects.c, api.h: core, base, public headers
 #   include    itself, stdbool.h, stddef.h, stdint.h
 #   cli, examples, bench, tests/contract   holdfast.h, their own files, tests/harness
 #   tests/outside                          the public headers and its own files
@@ -38,7 +38,7 @@ function layer(path,    part) {
     split(path, part, "/")
     if (part[1] == "include")
         return path == "include/holdfast.h" ? "public" : "seam"
-    if (path == "src/holdfast.c")
+    if (path ~ /^src\/(holdfast|holdfast_objects|api)\.[ch]$/)
         return "api"
     if (path == "src/backends.inc")
         return "list"

@@ -95,8 +95,9 @@ struct hf_grant {
     uint64_t token; /* larger than any number granted before on this name */
     uint32_t span;  /* token .. token + span - 1 are ours; 1 <= span <= reserve */
     int64_t ttl_ns; /* the lease given; 0: none */
-    int64_t since_ns; /* a moment of host->now() that is not after the lease began; 0: the
-                         moment before the last attempt. A pushed grant should say it. */
+    int64_t
+        since_ns; /* a moment of host->now() not after the lease began; 0: the moment
+                         before the last attempt. A pushed grant should say it. */
 };
 
 enum hf_withdrawal {

@@ -17,9 +17,9 @@ int64_t hf__now(void);
 /* A few nanoseconds cheaper and a few milliseconds coarser; for display only. */
 int64_t hf__now_coarse(void);
 
-/* Microseconds since 1970, for fencing tokens alone: a counter that was forgotten starts
- * above every number it gave out. The only reading of a wall clock in the library; never
- * compare it with anything but another token. */
+/* Microseconds since 1970, for fencing tokens alone: a counter that was forgotten
+ * starts above every number it gave out. The only reading of a wall clock in the
+ * library; never compare it with anything but another token. */
 int64_t hf__wall_us(void);
 
 /* now + ms, saturated; ms < 0 (forever) gives HF_NEVER. */

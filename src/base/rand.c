@@ -18,7 +18,6 @@
 #include <string.h>
 #include <sys/random.h>
 
-
 typedef uint32_t lanes __attribute__((vector_size(16)));
 
 enum { ROUNDS = 8, WORDS = 16, KEY_WORDS = 8 };

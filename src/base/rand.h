@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Random bytes for ids, from the kernel through a small pool. A pool belongs to one
- * thread at a time (core's lies under the client's lock); zeroed is empty. A forked child
- * never uses what the parent's pool holds. */
+ * thread at a time (core's lies under the client's lock); zeroed is empty. A forked
+ * child never uses what the parent's pool holds. */
 #ifndef HF_BASE_RAND_H
 #define HF_BASE_RAND_H
 

@@ -3,9 +3,10 @@
  * How an acquire moves on, and how it is undone.
  *
  * An acquire asks for its claims one after the other, in the global order of names, and
- * goes on in hf__acquire_advance whenever the one it waits for has news. All in: the hold
- * takes them. One refused, the deadline, a cancel, a close: hf__acquire_undo withdraws
- * what there is, in reverse order, under a deadline of its own. start.c begins them.
+ * goes on in hf__acquire_advance whenever the one it waits for has news. All in: the
+ * hold takes them. One refused, the deadline, a cancel, a close: hf__acquire_undo
+ * withdraws what there is, in reverse order, under a deadline of its own. start.c
+ * begins them.
  */
 #include "client.h"
 
@@ -23,9 +24,8 @@ static bool lease_is_over(const struct claim *claim)
  * client, or ask the store. */
 static void start_claim(struct hf_op *op, struct claim *claim)
 {
-    struct claim *other = claim->named ? NULL
-                                       : hf__claim_find(op->client, &claim->ticket,
-                                                        op->owner);
+    struct claim *other =
+        claim->named ? NULL : hf__claim_find(op->client, &claim->ticket, op->owner);
     if (other && other->state == CLAIM_HELD && lease_is_over(other)) {
         hf__claim_lost(other, "the lease is over");
         other = NULL;
@@ -100,8 +100,9 @@ void hf__acquire_advance(struct hf_op *op)
                 return;
             }
             if (lease_is_over(claim)) {
-                hf__fail(&op->why, HF_ELOST, "granted, but the lease was over before the "
-                                             "answer was read");
+                hf__fail(&op->why, HF_ELOST,
+                         "granted, but the lease was over before the "
+                         "answer was read");
                 hf__acquire_undo(op, HF_ELOST);
                 return;
             }

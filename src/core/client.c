@@ -2,10 +2,11 @@
 /*
  * Clients: opened, entered by every call, closed.
  *
- * hf__client_enter turns a handle into a locked client and refuses stale handles, closed
- * clients and forked children; hf__client_leave acts on what became ready and unlocks.
- * Closing ends every wait, gives up what is held, runs the callbacks that are due, and
- * waits for the last thread inside; then the object is recycled, never freed (handle.h).
+ * hf__client_enter turns a handle into a locked client and refuses stale handles,
+ * closed clients and forked children; hf__client_leave acts on what became ready and
+ * unlocks. Closing ends every wait, gives up what is held, runs the callbacks that are
+ * due, and waits for the last thread inside; then the object is recycled, never freed
+ * (handle.h).
  */
 #include "client.h"
 
@@ -63,8 +64,10 @@ static int read_options(const hf_options *given, hf_options *ret_options, hf_err
     if (given) {
         if (given->size < sizeof(size_t) + sizeof(char *) ||
             given->size > sizeof(options))
-            return hf__fail(why, HF_EINVAL, "options.size is %zu, not the size of "
-                                            "hf_options", given->size);
+            return hf__fail(why, HF_EINVAL,
+                            "options.size is %zu, not the size of "
+                            "hf_options",
+                            given->size);
         memcpy(&options, given, given->size);
     }
     if (options.driver != HF_DRIVER_THREAD && options.driver != HF_DRIVER_USER)

@@ -4,15 +4,15 @@
  *
  *   client   one session with a store, its loop and its lock. Nearly everything below
  *            happens under client->lock.
- *   claim    a ticket and what became of it: asked, queued, held, leaving. Several holds
- *            may share one (reentrant), and several operations may wait on one (hand-off).
+ *   claim    a ticket and what became of it: asked, queued, held, leaving. Several
+ *            holds may share one (reentrant), several ops may wait on one (hand-off).
  *   op       something under way that ends exactly once.
  *   hold     the handle of possession; its memory is never given back to the heap while
  *            the process lives, so that a stale handle is told, not followed.
  *
  * Answers of the store only change a claim's or request's state and put it on
- * client->ready (host.c). hf__settle() then acts on it, after the store has returned, so
- * that core never calls a store from inside its own answer.
+ * client->ready (host.c). hf__settle() then acts on it, after the store has returned,
+ * so that core never calls a store from inside its own answer.
  */
 #ifndef HF_CORE_CLIENT_H
 #define HF_CORE_CLIENT_H
@@ -36,9 +36,9 @@ enum claim_state {
     CLAIM_ASKED,   /* attempt sent, no answer yet */
     CLAIM_QUEUED,  /* stands in the store's queue */
     CLAIM_HELD,
-    CLAIM_BUSY,   /* tried once, and somebody else has it */
-    CLAIM_FAILED, /* refused; nothing is queued */
-    CLAIM_LOST,   /* was held, is not ours any more */
+    CLAIM_BUSY,    /* tried once, and somebody else has it */
+    CLAIM_FAILED,  /* refused; nothing is queued */
+    CLAIM_LOST,    /* was held, is not ours any more */
     CLAIM_LEAVING, /* withdraw sent, no answer yet */
     CLAIM_LEFT,
 };
@@ -50,7 +50,7 @@ struct claim {
     struct hf_link all;      /* client->claims, or client->idle */
     struct hf_link ready;    /* client->ready */
     struct hf_link renewal;  /* client->renewals, sorted by renew_at */
-    struct hf_link ops;      /* acquires waiting on this claim; the first one fronts it */
+    struct hf_link ops;      /* acquires waiting on it; the first one fronts it */
     struct hf_link parts;    /* holds that have it */
     struct hf_link askers;   /* verify and extend ops waiting for the next answer */
     struct hf_op *leaver;    /* the op to be told when it has left */
@@ -68,24 +68,25 @@ struct claim {
     int64_t end_at; /* the lease never goes beyond; HF_NEVER without max_hold_ns */
     int64_t ttl_ns; /* what to ask for; 0: none */
     uint8_t state;
-    uint8_t want_index; /* in the caller's order */
-    uint8_t withdrawal; /* enum hf_withdrawal, when CLAIM_LEFT */
-    bool combine : 1;   /* others of this client may wait on it */
-    bool named : 1;     /* in the table by name */
-    bool reentrant : 1; /* held by `owner`, who may enter again */
-    bool renew : 1;     /* the lease is renewed */
-    bool pinned : 1;    /* its id was given out: no hand-off */
+    uint8_t want_index;   /* in the caller's order */
+    uint8_t withdrawal;   /* enum hf_withdrawal, when CLAIM_LEFT */
+    bool combine : 1;     /* others of this client may wait on it */
+    bool named : 1;       /* in the table by name */
+    bool reentrant : 1;   /* held by `owner`, who may enter again */
+    bool renew : 1;       /* the lease is renewed */
+    bool pinned : 1;      /* its id was given out: no hand-off */
     bool inline_call : 1; /* inside the store's function: nobody else is told */
     bool unreachable : 1; /* the last word was that the store cannot be reached */
     bool forget_late : 1; /* nobody waits for its end: free it when it has left */
     bool doubt_told : 1;
-    bool idle : 1; /* of nobody, kept under its name for the next one */
+    bool idle : 1;     /* of nobody, kept under its name for the next one */
     bool used_id : 1;  /* somebody may know its id, or a request with it be under way */
-    bool offered : 1;   /* held, by nobody yet: whoever of this client comes first */
-    bool repeated : 1;   /* a withdrawal before this one got no answer */
+    bool offered : 1;  /* held, by nobody yet: whoever of this client comes first */
+    bool repeated : 1; /* a withdrawal before this one got no answer */
     bool interested : 1; /* the store tells us at once when it is lost */
-    bool impatient : 1; /* who was woken for it came too late: the next turn is theirs */
-    char name[28];        /* the name, if it fits; else ticket.name is a copy */
+    bool
+        impatient : 1; /* who was woken for it came too late: theirs is the next turn */
+    char name[28];     /* the name, if it fits; else ticket.name is a copy */
 };
 
 struct hold_part {
@@ -128,9 +129,9 @@ struct hf_op {
     struct hf_timer timer;
     int64_t deadline;
     uint8_t kind;
-    bool heap : 1;      /* made by an asynchronous call */
-    bool once : 1;      /* timeout 0 */
-    bool undoing : 1;   /* rolling back; `rc` is decided */
+    bool heap : 1;    /* made by an asynchronous call */
+    bool once : 1;    /* timeout 0 */
+    bool undoing : 1; /* rolling back; `rc` is decided */
     bool finished : 1;
     bool delivered : 1; /* its end has been told */
     bool abandoned : 1; /* hf_op_free came first */
@@ -193,7 +194,7 @@ struct hf_client {
     struct hf_link alerts; /* watches with something to tell */
     struct handle *free_holds;
     uint32_t free_holds_count;
-    hf_error answer;      /* the store's sentence, for inline failures */
+    hf_error answer; /* the store's sentence, for inline failures */
     struct hf_random ids;
 
     /* Who drives the loop (wait.c). */
@@ -218,32 +219,36 @@ int hf__client_open(const char *url, const hf_options *options, hf_client **ret_
                     hf_error *why);
 void hf__client_close(hf_client *handle);
 
-/* claim.c */
+/* roster.c */
 struct claim *hf__claim_new(hf_client *client, const char *name, size_t len,
                             uint32_t hash);
+bool hf__claim_new_id(struct claim *claim);
+void hf__claim_free(struct claim *claim);
+void hf__claim_name(struct claim *claim);   /* into the table by name */
+void hf__claim_unname(struct claim *claim); /* and out of it */
+struct claim *hf__claim_find(hf_client *client, const struct hf_ticket *ticket,
+                             uint64_t owner);
+struct claim *hf__claim_offered(hf_client *client, const char *name, size_t len,
+                                uint32_t hash);
 struct claim *hf__claim_reuse(hf_client *client, const char *name, size_t len,
                               uint32_t hash, int32_t kind);
 struct claim *hf__claim_hot(hf_client *client, const char *name, int32_t kind);
 void hf__claim_cool(struct claim *claim); /* left by a plain hold: keep it hot */
-struct claim *hf__claim_offered(hf_client *client, const char *name, size_t len,
-                                uint32_t hash);
-void hf__claim_free(struct claim *claim);
-void hf__claim_trim(hf_client *client); /* the idle ones */
+void hf__claim_trim(hf_client *client);   /* the idle ones */
+
+/* claim.c */
 void hf__claim_attempt(struct claim *claim);
-void hf__claim_leave(struct claim *claim, struct hf_op *leaver);
-void hf__claim_lost(struct claim *claim, const char *reason);
-void hf__claim_granted(struct claim *claim, const struct hf_grant *grant);
-void hf__claim_tell(struct claim *claim); /* put it on client->ready */
-void hf__claim_interest(struct claim *claim);
-struct claim *hf__claim_find(hf_client *client, const struct hf_ticket *ticket,
-                             uint64_t owner);
-void hf__claim_name(struct claim *claim);   /* into the table by name */
-void hf__claim_unname(struct claim *claim); /* and out of it */
+void hf__claim_timeout(void *claim);
 void hf__claim_timer(struct claim *claim, int64_t at_ns);
-void hf__claim_release(struct claim *claim, struct hf_op *leaver);
+void hf__claim_tell(struct claim *claim); /* put it on client->ready */
+void hf__claim_granted(struct claim *claim, const struct hf_grant *grant);
+void hf__claim_interest(struct claim *claim);
+void hf__claim_leave(struct claim *claim, struct hf_op *leaver);
 void hf__claim_left(struct claim *claim);
+void hf__claim_release(struct claim *claim, struct hf_op *leaver);
 bool hf__claim_hand_off(struct claim *claim);
 void hf__claim_take_offer(struct claim *claim);
+void hf__claim_lost(struct claim *claim, const char *reason);
 void hf__claim_end_askers(struct claim *claim, int rc, const char *reason);
 
 /* acquire.c */
@@ -303,8 +308,8 @@ int hf__request(hf_client *client, struct asked *asked, hf_error *why);
 void hf__request_answer(struct hf_op *op, int rc, const hf_error *why);
 void hf__request_timeout(struct hf_op *op);
 struct hf_op *hf__request_op(struct hf_request *request);
-int hf__request_named(hf_client *client, struct asked *asked, int verb, const char *name,
-                      uint64_t number, hf_error *why);
+int hf__request_named(hf_client *client, struct asked *asked, int verb,
+                      const char *name, uint64_t number, hf_error *why);
 int hf__downgrade(struct hf_hold *hold, size_t index, hf_error *why);
 int hf__hold_text_id(struct hf_hold *hold, size_t index, char *buffer, size_t size,
                      hf_error *why);

@@ -2,8 +2,9 @@
 /*
  * Where clients and holds come from and go to: one free list per kind, for the process.
  *
- * Called from any thread, with or without a client's lock; the lists have a lock of their
- * own. Retired objects keep their generation for ever, so that old handles stay stale.
+ * Called from any thread, with or without a client's lock; the lists have a lock of
+ * their own. Retired objects keep their generation for ever, so that old handles stay
+ * stale.
  */
 #include "handle.h"
 

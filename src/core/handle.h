@@ -2,11 +2,11 @@
 /*
  * Handles that can be told from stale ones.
  *
- * Clients and holds live in memory that is never given back while the process runs. Each
- * carries a generation, and the pointer users get carries the same number in its unused
- * upper bits: a handle that was released, or a client that was closed, no longer matches
- * and is refused instead of followed. (Where pointers have no room, generation checks
- * are limited to the object's own liveness.)
+ * Clients and holds live in memory that is never given back while the process runs.
+ * Each carries a generation, and the pointer users get carries the same number in its
+ * unused upper bits: a handle that was released, or a client that was closed, no longer
+ * matches and is refused instead of followed. (Where pointers have no room, generation
+ * checks are limited to the object's own liveness.)
  */
 #ifndef HF_CORE_HANDLE_H
 #define HF_CORE_HANDLE_H
@@ -31,8 +31,8 @@ enum handle_kind { HANDLE_CLIENT = 0, HANDLE_HOLD = 1, HANDLE_KINDS };
 #define HANDLE_MASK UINTPTR_MAX
 #endif
 
-/* An object of `size` bytes, live and zeroed, but for the first `keep` bytes of one that
- * was used before. NULL: out of memory. */
+/* An object of `size` bytes, live and zeroed, but for the first `keep` bytes of one
+ * that was used before. NULL: out of memory. */
 void *hf__handle_new(enum handle_kind kind, size_t size, size_t keep);
 
 /* Makes every handle to it stale, and puts it on the free list: hf__handle_close, then
@@ -43,7 +43,8 @@ void hf__handle_shelve(void *object);
 static inline void hf__handle_close(struct handle *handle)
 {
     uint16_t now = atomic_load_explicit(&handle->generation, memory_order_relaxed);
-    atomic_store_explicit(&handle->generation, (uint16_t)(now + 1), memory_order_release);
+    atomic_store_explicit(&handle->generation, (uint16_t)(now + 1),
+                          memory_order_release);
 }
 static inline void hf__handle_open(struct handle *handle)
 {

@@ -2,10 +2,10 @@
 /*
  * Possession: the object behind an hf_hold.
  *
- * Under the client's lock, but for hf__hold_state: it reads three atomics and the clock,
- * so that it answers whatever our threads are doing. A hold's memory is recycled, never
- * freed (handle.h); its parts link it to the claims it has. Every change of a claim's
- * lease goes through hf__hold_refresh of the holds that have it.
+ * Under the client's lock, but for hf__hold_state: it reads three atomics and the
+ * clock, so that it answers whatever our threads are doing. A hold's memory is
+ * recycled, never freed (handle.h); its parts link it to the claims it has. Every
+ * change of a claim's lease goes through hf__hold_refresh of the holds that have it.
  */
 #include "client.h"
 
@@ -204,7 +204,8 @@ static void show_interest(struct hf_hold *hold)
             hf__claim_interest(hold->parts[i].claim);
 }
 
-int hf__hold_watch(struct hf_hold *hold, hf_watch_cb *callback, void *user, hf_error *why)
+int hf__hold_watch(struct hf_hold *hold, hf_watch_cb *callback, void *user,
+                   hf_error *why)
 {
     struct hold_watch *watch = hold->watch;
     if (!callback) {
@@ -324,7 +325,8 @@ int hf__hold_release(struct hf_hold *hold, hf_error *why)
         hf__claim_left(claim);
     else
         hf__claim_cool(claim);
-    return gone ? hf__fail(why, HF_ELOST, "the lock was gone before it was released") : 0;
+    return gone ? hf__fail(why, HF_ELOST, "the lock was gone before it was released")
+                : 0;
 }
 
 int hf__hold_release_async(struct hf_hold *hold, hf_done_cb *callback, void *user,
@@ -337,8 +339,9 @@ int hf__hold_release_async(struct hf_hold *hold, hf_done_cb *callback, void *use
         hf__free(op);
         hf__hold_drop(hold);
         return rc != 0 ? rc
-                       : hf__fail(why, HF_ENOMEM, "released, but there is no memory to "
-                                                  "tell how it went");
+                       : hf__fail(why, HF_ENOMEM,
+                                  "released, but there is no memory to "
+                                  "tell how it went");
     }
     op->heap = op->abandoned = op->reserved = true;
     op->callback.done = callback;

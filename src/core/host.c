@@ -37,7 +37,8 @@ static void host_granted(struct hf_host *host, struct hf_ticket *ticket,
         hf__claim_granted(claim, grant);
 }
 
-static void host_queued(struct hf_host *host, struct hf_ticket *ticket, int64_t retry_ns)
+static void host_queued(struct hf_host *host, struct hf_ticket *ticket,
+                        int64_t retry_ns)
 {
     (void)host;
     struct claim *claim = claim_of(ticket);
@@ -165,8 +166,8 @@ static void host_cell_data(struct hf_host *host, struct hf_request *request,
     hf__report_cell(request, data, len);
 }
 
-static int host_add_fd(struct hf_host *host, int fd, uint32_t events, hf_fd_cb *callback,
-                       void *arg)
+static int host_add_fd(struct hf_host *host, int fd, uint32_t events,
+                       hf_fd_cb *callback, void *arg)
 {
     return hf__loop_add_fd(&client_of(host)->loop, fd, events, callback, arg);
 }

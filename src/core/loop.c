@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A small loop on epoll. Who drives it changes from moment to moment (wait.c): a blocking
- * caller, the background thread, or the user's own loop through the epoll descriptor.
+ * A small loop on epoll. Who drives it changes from moment to moment (wait.c): a
+ * blocking caller, the background thread, or the user's own loop through the epoll
+ * descriptor.
  *
  * Invariants: a timer's slot is its index in the heap, 0 when idle. An event is handed
  * out only if the descriptor's slot still has the generation it was registered with, so
@@ -83,8 +84,8 @@ static int reserve_fd_slot(struct hf_loop *loop, int fd)
     size_t slots = loop->fd_slots ? loop->fd_slots : 32;
     while (slots < need)
         slots *= 2;
-    struct hf_fd_slot *fds = hf__realloc(loop->fds, loop->fd_slots * sizeof(*fds),
-                                         slots * sizeof(*fds));
+    struct hf_fd_slot *fds =
+        hf__realloc(loop->fds, loop->fd_slots * sizeof(*fds), slots * sizeof(*fds));
     if (!fds)
         return HF_ENOMEM;
     loop->fds = fds;

@@ -23,11 +23,11 @@ struct hf_loop {
     int timer_fd; /* timerfd in it: for sleepers that cannot pass a timeout */
     bool use_timer_fd;
     bool sleeping;
-    int64_t sleep_until; /* when `sleeping` */
-    int64_t armed_at;    /* what timer_fd is set to; HF_NEVER: off */
+    int64_t sleep_until;    /* when `sleeping` */
+    int64_t armed_at;       /* what timer_fd is set to; HF_NEVER: off */
     struct hf_timer **heap; /* heap[1] is the earliest; slot = index */
     size_t timers, heap_size;
-    size_t reserved; /* timers that must always find room */
+    size_t reserved;        /* timers that must always find room */
     struct hf_fd_slot *fds; /* by descriptor */
     size_t fd_slots;
     size_t fd_count;

@@ -23,9 +23,10 @@ static void give_up_waiting_for_leave(struct hf_op *op)
     }
     op->pending = 0;
     hf__need_thread(op->client, NULL);
-    hf__op_finish(op, hf__fail(&op->why, HF_EUNCERTAIN,
-                               "the store did not confirm the withdrawal in time; it is "
-                               "being repeated"));
+    hf__op_finish(op,
+                  hf__fail(&op->why, HF_EUNCERTAIN,
+                           "the store did not confirm the withdrawal in time; it is "
+                           "being repeated"));
 }
 
 static void acquire_timeout(struct hf_op *op)

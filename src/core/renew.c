@@ -2,9 +2,9 @@
 /*
  * Leases: when to renew, what each answer means, when to stop believing.
  *
- * Validity always counts from before the request left, less the drift allowed between two
- * clocks. Renewals are due at a third of the lease; what is due soon goes along in one
- * request of up to HF_RENEW_BATCH tickets. No answer is not a loss: the renewal is
+ * Validity always counts from before the request left, less the drift allowed between
+ * two clocks. Renewals are due at a third of the lease; what is due soon goes along in
+ * one request of up to HF_RENEW_BATCH tickets. No answer is not a loss: the renewal is
  * repeated until the validity is over by our own clock, and only then is the hold lost.
  *
  * claim->timer serves a held claim for the repeat and for the end of its validity.
@@ -93,7 +93,8 @@ void hf__renew_due(void *arg)
         size_t count = 0;
         while (count < HF_RENEW_BATCH) {
             struct hf_link *link = hf__list_first(&client->renewals);
-            struct claim *claim = link ? HF_CONTAINER(link, struct claim, renewal) : NULL;
+            struct claim *claim =
+                link ? HF_CONTAINER(link, struct claim, renewal) : NULL;
             if (!claim || claim->renew_at > now + claim->ttl_ns / 10)
                 break;
             hf__list_remove(link);
@@ -124,7 +125,8 @@ static void refresh_holds(struct claim *claim)
 
 static void tell_doubt(struct claim *claim, int64_t now)
 {
-    if (claim->doubt_told || !claim->renew || now < claim->asked_at + claim->ttl_ns * 2 / 3)
+    if (claim->doubt_told || !claim->renew ||
+        now < claim->asked_at + claim->ttl_ns * 2 / 3)
         return;
     claim->doubt_told = true;
     for (HF_EACH(link, &claim->parts))
@@ -181,8 +183,8 @@ void hf__renew_answer(struct claim *claim, enum hf_renewal answer)
 
 /* ---- verify and extend ---------------------------------------------------------- */
 
-static int ask_one(struct hf_hold *hold, struct claim *claim, int64_t ttl_ns, bool extend,
-                   hf_error *why)
+static int ask_one(struct hf_hold *hold, struct claim *claim, int64_t ttl_ns,
+                   bool extend, hf_error *why)
 {
     hf_client *client = hold->client;
     if (claim->state != CLAIM_HELD)

@@ -2,8 +2,9 @@
 /*
  * Reports: copies of what a store tells about its tickets and cells.
  *
- * Filled while the store answers, under the client's lock; read by the caller afterwards
- * without one. Running out of memory is noted in the request and told at its end.
+ * Filled while the store answers, under the client's lock; read by the caller
+ * afterwards without one. Running out of memory is noted in the request and told at its
+ * end.
  */
 #include "report.h"
 
@@ -36,8 +37,8 @@ static hf_entry *next_entry(hf_report *report)
 {
     if (report->count == report->room) {
         size_t room = report->room ? report->room * 2 : 16;
-        hf_entry *entries = hf__realloc(report->entries, report->room * sizeof(hf_entry),
-                                        room * sizeof(hf_entry));
+        hf_entry *entries = hf__realloc(
+            report->entries, report->room * sizeof(hf_entry), room * sizeof(hf_entry));
         if (!entries)
             return NULL;
         report->entries = entries;
@@ -65,8 +66,8 @@ void hf__report_add(struct hf_request *request, const hf_entry *entry)
     const char *name = or_empty(entry->name), *host = or_empty(entry->host);
     const char *program = or_empty(entry->program), *note = or_empty(entry->note);
     hf_entry *copy = next_entry(asked->report);
-    char *strings = hf__alloc(strlen(name) + strlen(host) + strlen(program) +
-                              strlen(note) + 4);
+    char *strings =
+        hf__alloc(strlen(name) + strlen(host) + strlen(program) + strlen(note) + 4);
     if (!copy || !strings) {
         hf__free(strings);
         asked->no_memory = true;

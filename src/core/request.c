@@ -4,8 +4,8 @@
  * downgrade, adopt.
  *
  * Under the client's lock; the caller waits. A request that gets no answer is repeated
- * under the same id, a few times; the store does it once. If it changes something and no
- * answer ever comes, the caller is told that the outcome is open.
+ * under the same id, a few times; the store does it once. If it changes something and
+ * no answer ever comes, the caller is told that the outcome is open.
  */
 #include "client.h"
 
@@ -141,15 +141,15 @@ static uint64_t verb_capability(int verb)
 
 static const char *verb_name(int verb)
 {
-    static const char *const names[] = { "",      "latches",     "latches",
-                                         "latches", "cells",     "cells",
+    static const char *const names[] = { "",           "latches",  "latches",
+                                         "latches",    "cells",    "cells",
                                          "inspection", "eviction", "revocation",
                                          "downgrades", "adoption" };
     return names[verb];
 }
 
-int hf__request_named(hf_client *client, struct asked *asked, int verb, const char *name,
-                      uint64_t number, hf_error *why)
+int hf__request_named(hf_client *client, struct asked *asked, int verb,
+                      const char *name, uint64_t number, hf_error *why)
 {
     if (!(client->caps & verb_capability(verb)))
         return hf__fail(why, HF_EUNSUPPORTED, "the %s store has no %s here",
@@ -175,8 +175,8 @@ int hf__downgrade(struct hf_hold *hold, size_t index, hf_error *why)
     if (claim->state != CLAIM_HELD)
         return hf__fail_code(why, HF_ELOST);
     struct asked asked = { .request = { .ticket = &claim->ticket } };
-    int rc = hf__request_named(hold->client, &asked, HF_DOWNGRADE, claim->ticket.name, 0,
-                               why);
+    int rc = hf__request_named(hold->client, &asked, HF_DOWNGRADE, claim->ticket.name,
+                               0, why);
     if (rc == 0 && hf__handle_live(&hold->handle, tag) && hold->parts[index].claim)
         hold->parts[index].claim->ticket.kind = HF_READ;
     return rc;
@@ -200,8 +200,9 @@ int hf__hold_text_id(struct hf_hold *hold, size_t index, char *buffer, size_t si
                        hold->parts[index].token, ticket->kind, ticket->permits,
                        ticket->limit, ticket->name);
     if (len < 0 || (size_t)len >= size)
-        return hf__fail(why, HF_EINVAL, "the buffer for the id is too small (HF_ID_MAX "
-                                        "is enough)");
+        return hf__fail(why, HF_EINVAL,
+                        "the buffer for the id is too small (HF_ID_MAX "
+                        "is enough)");
     memcpy(buffer, text, (size_t)len + 1);
     claim->pinned = true; /* who knows the id must not find somebody else's hold */
     return 0;
@@ -300,8 +301,8 @@ int hf__adopt(hf_client *client, const char *id, const hf_acquire_options *optio
     claim->holders = 1;
     hold->detached = (options->flags & HF_DETACHED) != 0;
     hf__hold_take(hold, 0, claim);
-    hold->parts[0].token = parsed.numbers[0] > claim->token ? parsed.numbers[0]
-                                                            : claim->token;
+    hold->parts[0].token =
+        parsed.numbers[0] > claim->token ? parsed.numbers[0] : claim->token;
     hf__hold_refresh(hold);
     hf__renew_schedule(claim);
     *ret_hold = hf__hold_handle(hold);

@@ -2,9 +2,10 @@
 /*
  * From wants to an acquire under way.
  *
- * The common case has its own short way: one want, granted by the store inside the call,
- * needs no op at all (ask_at_once). Memory for the hold is set aside before the store is
- * asked, so that a grant never meets an empty heap. How it goes on is in acquire.c.
+ * The common case has its own short way: one want, granted by the store inside the
+ * call, needs no op at all (ask_at_once). Memory for the hold is set aside before the
+ * store is asked, so that a grant never meets an empty heap. How it goes on is in
+ * acquire.c.
  */
 #include "client.h"
 
@@ -80,7 +81,8 @@ static int set_note(struct claim *claim, const char *note)
     return 0;
 }
 
-static void fill_claim(struct claim *claim, const struct plan *plan, const hf_want *want)
+static void fill_claim(struct claim *claim, const struct plan *plan,
+                       const hf_want *want)
 {
     struct hf_ticket *ticket = &claim->ticket;
     bool mutex = is_mutex(want->kind);
@@ -112,7 +114,8 @@ static struct claim *plan_claim(const struct plan *plan, const hf_want *want)
     const char *name = want->name;
     size_t len = strlen(name);
     if (want->stripes) {
-        len = (size_t)snprintf(striped, sizeof(striped), "%s#%u", name, stripe_of(want));
+        len =
+            (size_t)snprintf(striped, sizeof(striped), "%s#%u", name, stripe_of(want));
         name = striped;
     }
     struct claim *claim =
@@ -207,7 +210,7 @@ static int64_t op_deadline(const struct hf_op *op, int64_t timeout_ms, int64_t n
     return hf__deadline(now, timeout_ms);
 }
 
-/* Not granted on the spot: set the deadline, if there is still something to wait for. */
+/* Not granted on the spot: set the deadline, if there is something to wait for. */
 static int op_park(struct hf_op *op, int64_t timeout_ms)
 {
     hf_client *client = op->client;
@@ -299,8 +302,8 @@ static int wait_for_claim(const struct plan *plan, struct claim *claim,
 }
 
 /* Most of the time the store grants it on the spot, and then no op is needed. */
-static int ask_at_once(const struct plan *plan, struct claim *claim, struct hf_hold *hold,
-                       hf_hold **ret_hold, hf_error *why)
+static int ask_at_once(const struct plan *plan, struct claim *claim,
+                       struct hf_hold *hold, hf_hold **ret_hold, hf_error *why)
 {
     hf__claim_attempt(claim);
     if (claim->state != CLAIM_HELD)
@@ -362,15 +365,16 @@ static bool is_plain(const hf_client *client, const hf_acquire_options *options)
 
 static bool is_plain_want(const hf_want *want)
 {
-    bool exclusive = is_mutex(want->kind) || want->kind == HF_FAIR ||
-                     want->kind == HF_WRITE;
+    bool exclusive =
+        is_mutex(want->kind) || want->kind == HF_FAIR || want->kind == HF_WRITE;
     return exclusive && want->name && !want->stripes && !want->stripe_key &&
            want->permits == 1 && want->limit == 1;
 }
 
 /* A hand-off that is on its way to a sleeper, and we are awake. */
-static int take_offered(hf_client *client, const hf_want *want, size_t len, uint32_t hash,
-                        const hf_acquire_options *options, hf_hold **ret_hold)
+static int take_offered(hf_client *client, const hf_want *want, size_t len,
+                        uint32_t hash, const hf_acquire_options *options,
+                        hf_hold **ret_hold)
 {
     if (!client->names_count || !is_mutex(want->kind))
         return 1;

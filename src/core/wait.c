@@ -4,13 +4,14 @@
  *
  * A blocking caller drives the loop itself until its op is finished: no hop to another
  * thread. Only one thread drives at a time (client->led); others who wait sleep on a
- * condition of their own and are woken when their op is finished or when it is their turn
- * to drive. The background thread (only if something must happen without a caller:
+ * condition of their own and are woken when their op is finished or when it is their
+ * turn to drive. The background thread (only if something must happen without a caller:
  * renewals, asynchronous ops, watches) sleeps on an outer epoll that holds the loop's
- * epoll descriptor one-shot; a caller disarms it while it drives and arms it again after.
+ * epoll descriptor one-shot; a caller disarms it while it drives and arms it again
+ * after.
  *
- * Callbacks are run by the background thread, or by hf_dispatch for HF_DRIVER_USER, with
- * no lock held. done_fd says that there are some.
+ * Callbacks are run by the background thread, or by hf_dispatch for HF_DRIVER_USER,
+ * with no lock held. done_fd says that there are some.
  */
 #include "client.h"
 
@@ -189,7 +190,8 @@ static void call_op(hf_client *client, struct hf_op *op)
         hf__op_free(op);
 }
 
-static void call_watch(hf_client *client, const struct hold_watch *watch, uint32_t events)
+static void call_watch(hf_client *client, const struct hold_watch *watch,
+                       uint32_t events)
 {
     static const enum hf_event order[] = { HF_EVENT_DOUBTFUL, HF_EVENT_REVOKED,
                                            HF_EVENT_LOST };
@@ -289,7 +291,8 @@ static int open_outer(hf_client *client, hf_error *why)
     if (!client->user_driver)
         inner.events = 0;
     if (client->done_fd >= 0 && client->outer_fd >= 0 &&
-        epoll_ctl(client->outer_fd, EPOLL_CTL_ADD, client->loop.epoll_fd, &inner) == 0 &&
+        epoll_ctl(client->outer_fd, EPOLL_CTL_ADD, client->loop.epoll_fd, &inner) ==
+            0 &&
         epoll_ctl(client->outer_fd, EPOLL_CTL_ADD, client->done_fd, &done) == 0)
         return 0;
     rc = hf__fail_sys(why, HF_ESYSTEM, errno, "cannot set up the event loop");

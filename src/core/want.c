@@ -43,8 +43,8 @@ static uint64_t kind_capability(int32_t kind)
 
 static const char *kind_name(int32_t kind)
 {
-    static const char *const names[] = { "",      "mutex",   "reentrant", "fair", "read",
-                                         "write", "permits", "expiring" };
+    static const char *const names[] = { "",     "mutex", "reentrant", "fair",
+                                         "read", "write", "permits",   "expiring" };
     return kind >= HF_MUTEX && kind <= HF_EXPIRING ? names[kind] : "?";
 }
 
@@ -63,8 +63,9 @@ static int check_numbers(const hf_want *want, hf_error *why)
     if (want->stripes > 65536)
         return hf__fail(why, HF_EINVAL, "at most 65536 stripes");
     if ((want->stripes == 0) != (want->stripe_key == NULL))
-        return hf__fail(why, HF_EINVAL, "a stripe key and a number of stripes go "
-                                        "together");
+        return hf__fail(why, HF_EINVAL,
+                        "a stripe key and a number of stripes go "
+                        "together");
     return 0;
 }
 
@@ -105,8 +106,9 @@ int hf__want_check(const hf_client *client, const hf_want *wants, size_t count,
 static int check_times(const hf_acquire_options *options, hf_error *why)
 {
     if (options->timeout_ms < HF_FOREVER || options->timeout_ms > HF_TTL_MAX_MS)
-        return hf__fail(why, HF_EINVAL, "the timeout is not 0, HF_FOREVER, or 1 ms to "
-                                        "10 years");
+        return hf__fail(why, HF_EINVAL,
+                        "the timeout is not 0, HF_FOREVER, or 1 ms to "
+                        "10 years");
     if (options->ttl_ms < 0 || options->ttl_ms > HF_TTL_MAX_MS)
         return hf__fail(why, HF_EINVAL, "ttl_ms is not between 0 and 10 years");
     if (options->max_hold_ms < 0 || options->max_hold_ms > HF_TTL_MAX_MS)
@@ -121,8 +123,10 @@ int hf__options_check(const hf_client *client, const hf_acquire_options *given,
     if (given) {
         if (given->size < sizeof(size_t) + sizeof(int64_t) ||
             given->size > sizeof(options))
-            return hf__fail(why, HF_EINVAL, "options.size is %zu, not the size of "
-                                            "hf_acquire_options", given->size);
+            return hf__fail(why, HF_EINVAL,
+                            "options.size is %zu, not the size of "
+                            "hf_acquire_options",
+                            given->size);
         memcpy(&options, given, given->size);
     }
     int rc = check_times(&options, why);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The loop alone: timers fire in order and only when due, reserved timers never fail to
- * be set, descriptors can be removed from inside callbacks, a kick ends a sleep, and the
- * one descriptor polls readable for timers as well. Also handles: a retired one is told.
+ * be set, descriptors can be removed from inside callbacks, a kick ends a sleep, and
+ * the one descriptor polls readable for timers as well. Also handles: a retired one is
+ * told.
  */
 #include "unit.h"
 
