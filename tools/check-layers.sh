@@ -88,7 +88,7 @@ BEGIN {
     may["kit"] = " kit base public seam "
     may["core"] = " core base public seam "
     may["shims"] = " shims kit base public seam "
-    may["api"] = " core base public seam "
+    may["api"] = " api core base public seam "
     may["public"] = " "
     may["seam"] = " public "
     may["cli"] = " cli public "

@@ -198,6 +198,7 @@ void hf__place_put(struct file_queue *me, struct region_block *block,
         p->flags |= PLACE_TOLD;
         if (p->token == 0)
             p->token = hf__region_draw(&me->region, p->span);
+        r->newest = p->token + p->span - 1;
     }
     __atomic_store_n(&block->type, BLOCK_PLACE, __ATOMIC_RELEASE);
     guard_step();
@@ -285,6 +286,7 @@ static void place_grant(struct file_queue *me, struct block_record *r,
     struct block_place *p = &place->place;
 
     p->token = hf__region_draw(&me->region, p->span);
+    r->newest = p->token + p->span - 1;
     p->since = hf__now_coarse();
     p->expires = p->ttl ? queue_now(me) + p->ttl : HF_NEVER;
     guard_step();

@@ -81,6 +81,8 @@ struct file_queue {
     uint32_t slot; /* SLOT_COUNT: none */
     uint32_t slot_gen;
     uint32_t held;  /* quick holds and places of ours, at least */
+    uint32_t streak; /* quick grants of ours in a row that nobody came between */
+    uint64_t stock, stock_end; /* token numbers drawn ahead */
     uint64_t space; /* pid namespace */
     uint32_t busy;  /* a place that is being dealt with: its owner is awake */
     uint32_t target_count;

@@ -82,6 +82,7 @@ static void records_reset(struct file_queue *me)
         }
         ids_mark(me, &block->record);
         record_reset(&block->record);
+        block->record.newest = hf__region_newest(&me->region);
         hf__table_chain(me, block);
     }
 }

@@ -31,7 +31,7 @@
 #define BLOCKS_FIRST 1024
 #define BLOCKS_MAX (1u << 20)
 
-#define NAME_INLINE 48
+#define NAME_INLINE 40
 #define NAME_MORE 176
 #define IDS_COUNT 8
 
@@ -105,6 +105,7 @@ struct block_record {
     uint32_t turn;
     uint32_t hash;
     uint64_t revoked; /* token of the quick hold that was asked to let go */
+    uint64_t newest;  /* the largest number granted here; a fresh one is larger */
 
     struct hf_tally tally; /* over the granted places */
     int64_t soonest;       /* no lease of a granted place ends before */
@@ -195,6 +196,12 @@ static inline uint64_t hf__region_draw(struct region *region, uint32_t span)
             first + span > __atomic_load_n(&head->ceiling, __ATOMIC_ACQUIRE), 0))
         hf__region_raise(region, first + span);
     return first;
+}
+
+/* The largest number given out so far, by anybody. */
+static inline uint64_t hf__region_newest(const struct region *region)
+{
+    return __atomic_load_n(&region->head->next_token, __ATOMIC_RELAXED) - 1;
 }
 
 #endif

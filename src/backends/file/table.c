@@ -243,6 +243,7 @@ static int record_make(struct file_queue *me, const char *name, uint32_t len,
         .name_len = (uint16_t)len,
         .soonest = HF_NEVER,
         .turn = UINT32_MAX,
+        .newest = hf__region_newest(&me->region),
     };
     memcpy(record->record.name, name, part_of(len, NAME_INLINE));
     if (me->region.head->cells && hf__cell_exists(me, name, len)) {

@@ -39,12 +39,36 @@ static uint32_t ticket_span(const struct hf_ticket *ticket)
 }
 
 /* The word is ours as `word`; says so to everybody, and remembers it. */
+enum { STOCK_MAX = 64 }; /* grants */
+
+/*
+ * Token numbers come from a stock of this session, so that a lock nobody else wants costs
+ * no traffic on the counter that all share: as good as fresh ones as long as they are
+ * larger than the newest number of the record. The longer nobody has come between, the
+ * larger the stock.
+ */
+static uint64_t quick_token(struct file_queue *me, struct block_record *r, uint32_t span)
+{
+    uint64_t token = me->stock;
+    if (token <= r->newest || token + span > me->stock_end) {
+        if (token <= r->newest)
+            me->streak = 0;
+        uint32_t ahead = me->streak < STOCK_MAX ? me->streak + 1 : STOCK_MAX;
+        token = hf__region_draw(&me->region, span * ahead);
+        me->stock_end = token + (uint64_t)span * ahead;
+    }
+    me->streak++;
+    me->stock = token + span;
+    r->newest = token + span - 1;
+    return token;
+}
+
 static uint64_t quick_publish(struct file_queue *me, struct region_block *record,
                               uint64_t word, struct hf_ticket *ticket)
 {
     struct block_record *r = &record->record;
     uint32_t span = ticket_span(ticket);
-    uint64_t token = hf__region_draw(&me->region, span);
+    uint64_t token = quick_token(me, r, span);
 
     __atomic_store_n(&r->token, token, __ATOMIC_RELEASE);
     __atomic_store_n(&r->id.word[0], ticket->id.word[0], __ATOMIC_RELEASE);
