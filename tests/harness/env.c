@@ -206,6 +206,12 @@ static void capabilities_check(struct env *e)
     }
 }
 
+static void thread_nothing(void *arg, size_t number)
+{
+    (void)arg;
+    (void)number;
+}
+
 void env_run(const struct store *store, const struct form *form,
              const struct scenario *scenario, const char *scratch)
 {
@@ -220,6 +226,7 @@ void env_run(const struct store *store, const struct form *form,
     if (scenario->flags & CLOCK)
         clock_make(&e);
     capabilities_check(&e);
+    threads_run(1, thread_nothing, NULL); /* race detectors start one of their own */
     struct count before = count_all();
 
     scenario->run(&e);

@@ -154,6 +154,7 @@ UNUSED_OK static void state_check(const struct state *state)
 {
     const struct region_head *head = state->head;
     uint32_t used[BLOCK_IDS + 1] = { 0 }, chained = 0, free_count = 0, listed = 0;
+    uint32_t parts = 0;
 
     ck_assert_uint_le(head->high_water, head->block_count);
     for (uint32_t i = 1; i < head->high_water; i++) {
@@ -164,6 +165,9 @@ UNUSED_OK static void state_check(const struct state *state)
         if (block->type == BLOCK_RECORD) {
             record_check(state, block);
             listed += block->record.granted + block->record.waiting;
+            parts += block->record.ids != 0;
+            for (uint32_t more = block->record.more; more; parts++)
+                more = state->blocks[more].next;
         }
     }
     for (uint32_t b = 0; b < BUCKET_COUNT; b++)
@@ -178,6 +182,7 @@ UNUSED_OK static void state_check(const struct state *state)
     }
     ck_assert_uint_eq(used[BLOCK_RECORD], chained);
     ck_assert_uint_eq(used[BLOCK_PLACE], listed);
+    ck_assert_uint_eq(used[BLOCK_NAME] + used[BLOCK_IDS], parts);
     ck_assert_uint_eq(used[BLOCK_FREE], free_count);
     ck_assert_uint_eq(head->free_count, free_count);
 }

@@ -412,6 +412,7 @@ END_TEST
 /* Told each time, also if it was asked before anybody was interested. */
 static void revoke_one(struct hf_ticket mine)
 {
+    struct hf_ticket other = fake_ticket("y", HF_MUTEX);
     uint64_t token = takes(&a, &mine);
 
     ck_assert_int_eq(asks(&b, HF_REVOKE, "x", token + 1), HF_ENOENT);
@@ -420,9 +421,14 @@ static void revoke_one(struct hf_ticket mine)
     fake_expect_event(&a, &mine, HF_EVENT_REVOKED);
     ck_assert_int_eq(asks(&b, HF_REVOKE, "x", 0), 0);
     fake_expect_event(&a, &mine, HF_EVENT_REVOKED);
+    takes(&a, &other);
+    fake_interest(&a, &other);
+    ck_assert_int_eq(asks(&b, HF_REVOKE, "y", 0), 0);
+    fake_expect_event(&a, &other, HF_EVENT_REVOKED);
     ck_assert(fake_quiet(&a));
     ck_assert_int_eq(fake_renew(&a, &mine, HF_CHECK), HF_STILL_HELD);
     drops(&a, &mine);
+    drops(&a, &other);
     ck_assert_int_eq(asks(&b, HF_REVOKE, "x", 0), HF_ENOENT);
 }
 

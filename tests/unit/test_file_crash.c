@@ -145,13 +145,59 @@ START_TEST(every_holder_of_a_semaphore_is_watched)
     ck_assert_int_eq(fake_try(&a, &all).what, FAKE_QUEUED);
     peer_drops(&p[0], 0);
     peer_gets(&p[3], 0);
-    for (int i = 1; i < 4; i++)
+    for (int i = 3; i > 0; i--) /* the one that watched the others first */
         peer_kill(&p[i]);
     fake_expect_grant(&a, &all);
     ck_assert_int_eq(fake_withdraw(&a, &all), HF_WITHDRAWN);
     for (int i = 1; i < 4; i++)
         peer_bury(&p[i]);
     peer_leaves(&p[0]);
+    close_a();
+}
+END_TEST
+
+/* The place before us leaves, and with it the one who watched the holder. */
+START_TEST(who_moves_up_watches_the_holder)
+{
+    struct hf_ticket mine = fake_ticket("x", HF_FAIR);
+
+    open_a(2);
+    peer_takes(&p[0], 0, fake_ticket("x", HF_FAIR));
+    peer_queues(&p[1], 0, fake_ticket("x", HF_FAIR));
+    ck_assert_int_eq(fake_try(&a, &mine).what, FAKE_QUEUED);
+    peer_leaves(&p[1]);
+    ck_assert(fake_quiet(&a));
+    peer_kill(&p[0]);
+    fake_expect_grant(&a, &mine);
+    ck_assert_int_eq(fake_withdraw(&a, &mine), HF_WITHDRAWN);
+    peer_bury(&p[0]);
+    close_a();
+}
+END_TEST
+
+/* The pid of the dead is used again, by a process that is none of ours. Its lock in
+ * `live` would say that it lives, so only the start time can tell. */
+START_TEST(a_pid_that_is_used_again_is_not_the_holder)
+{
+    struct flock lock = { .l_type = F_WRLCK, .l_start = 1, .l_len = 1 };
+    struct hf_ticket mine = fake_ticket("x", HF_MUTEX);
+    struct state state;
+    char path[96];
+
+    open_a(1);
+    peer_takes(&p[0], 0, fake_ticket("x", HF_MUTEX));
+    peer_kill(&p[0]);
+    peer_bury(&p[0]);
+    snprintf(path, sizeof(path), "%s/live", scratch);
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    ck_assert_int_eq(fcntl(fd, F_OFD_SETLK, &lock), 0);
+    state = state_map();
+    state.slots[1].pid = getppid();
+    ck_assert_int_eq(fake_try(&a, &mine).what, FAKE_GRANTED);
+    ck_assert_uint_eq(state.slots[1].state, SLOT_FREE);
+    ck_assert_int_eq(fake_withdraw(&a, &mine), HF_WITHDRAWN);
+    state_unmap(&state);
+    close(fd);
     close_a();
 }
 END_TEST
@@ -445,6 +491,8 @@ int main(void)
         &a_dead_holder_is_found_by_who_tries,
         &a_death_in_every_position,
         &every_holder_of_a_semaphore_is_watched,
+        &who_moves_up_watches_the_holder,
+        &a_pid_that_is_used_again_is_not_the_holder,
         &a_slot_that_is_used_again_is_woken,
         &a_forked_child_keeps_nothing_alive,
         &a_child_that_closes_leaves_its_parent_alone,

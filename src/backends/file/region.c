@@ -19,6 +19,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -36,6 +37,7 @@
 #define STATE "state"
 #define CEILING_STEP (UINT64_C(1) << 32)
 #define LOCK_TRIES 400 /* 5 ms apart */
+#define LOCK_PAUSE_MS 5
 #define OPEN_TRIES 16
 #define ADVICE "when no process uses the directory, remove the file"
 
@@ -69,12 +71,15 @@ static int boot_read(unsigned char boot[16], hf_error *why)
 
     if (fd >= 0)
         close(fd);
+    if (got < 0 && sys != ENOENT)
+        return hf__fail_sys(why, hf__dir_code(sys), sys,
+                            "the boot id of this host cannot be read");
     for (ssize_t i = 0; i < got && count < sizeof(hex); i++)
         if (text[i] != '-')
             hex[count++] = text[i];
     if (count != sizeof(hex) || !hf__hex_decode(hex, boot, 16))
-        return hf__fail_sys(why, HF_EUNSUPPORTED, got < 0 ? sys : 0,
-                            "the boot id of this host cannot be read; is /proc there?");
+        return hf__fail(why, HF_EUNSUPPORTED,
+                        "the boot id of this host cannot be read; is /proc there?");
     return 0;
 }
 
@@ -294,14 +299,12 @@ static int region_map(struct region *region, hf_error *why)
 
 static int file_lock(int fd, hf_error *why)
 {
-    const struct timespec pause = { 0, 5 * HF_NS_PER_MS };
-
     for (int i = 0; i < LOCK_TRIES; i++) {
         if (flock(fd, LOCK_EX | LOCK_NB) == 0)
             return 0;
         if (errno != EWOULDBLOCK && errno != EINTR)
             return hf__fail_sys(why, HF_ESYSTEM, errno, "the state file takes no lock");
-        nanosleep(&pause, NULL);
+        poll(NULL, 0, LOCK_PAUSE_MS); /* flock has no waiting with a limit */
     }
     return hf__fail(why, HF_EUNREACHABLE,
                     "another process is opening the state file and does not go on");
