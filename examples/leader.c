@@ -47,8 +47,10 @@ int main(void)
     hf_client *alpha = NULL, *beta = NULL;
     hf_hold *term = NULL, *next = NULL;
     hf_error why;
-    int rc = sem_init(&step_down, 0, 0);
+    int rc;
 
+    if (sem_init(&step_down, 0, 0))
+        return 1;
     rc = campaign("alpha", &alpha, &term, 5000, &why);
     if (rc == 0)
         rc = hf_open(NULL, NULL, &beta, &why);

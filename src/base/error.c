@@ -102,7 +102,7 @@ static void fill(hf_error *why, int code, int sys, const char *format, va_list a
     text_clean(why->text, size, len);
 }
 
-int hf__fail(hf_error *why, int code, const char *format, ...)
+void hf__error_set(hf_error *why, int code, const char *format, ...)
 {
     if (why) {
         va_list args;
@@ -110,10 +110,9 @@ int hf__fail(hf_error *why, int code, const char *format, ...)
         fill(why, code, 0, format, args);
         va_end(args);
     }
-    return code;
 }
 
-int hf__fail_sys(hf_error *why, int code, int sys, const char *format, ...)
+void hf__error_set_sys(hf_error *why, int code, int sys, const char *format, ...)
 {
     if (why) {
         va_list args;
@@ -121,10 +120,4 @@ int hf__fail_sys(hf_error *why, int code, int sys, const char *format, ...)
         fill(why, code, sys, format, args);
         va_end(args);
     }
-    return code;
-}
-
-int hf__fail_code(hf_error *why, int code)
-{
-    return hf__fail(why, code, "%s", hf_error_sentence(code));
 }

@@ -290,6 +290,7 @@ static int await_leaving(struct claim *claim, hf_error *why)
     hf__op_init(&op, client, OP_RELEASE);
     op.reserved = hf__loop_reserve(&client->loop) == 0;
     op.pending = 1;
+    /* cppcheck-suppress autoVariables; the op ends before this call does */
     claim->leaver = &op;
     hf__list_push_back(&client->ops, &op.all);
     hf__op_timer(&op, hf__now() + 3 * client->request_ns);

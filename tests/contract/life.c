@@ -242,12 +242,15 @@ static void fork_child_ends(struct env *e)
     let_go(hold);
 }
 
-/* A client that the child opens itself is one like any other. */
+/* A client that the child opens itself is one like any other. (It starts no thread: race
+ * detectors cannot do that after a fork.) */
 static void child_own_client(struct env *e, hf_client *client, hf_hold *hold)
 {
     (void)client;
     (void)hold;
-    hf_client *mine = client_open(e);
+    hf_options options = HF_OPTIONS_INIT;
+    options.driver = HF_DRIVER_USER;
+    hf_client *mine = client_with(e, &options);
     CHECK_BUSY(e, mine, .rival = true);
     let_go(held(e, mine, .name = "other"));
     client_close(e, mine);

@@ -505,7 +505,37 @@ START_TEST(a_hold_can_be_adopted)
 }
 END_TEST
 
-UNIT_MAIN("file", exclusive_kinds_pass_on,
+/* b has numbers in stock that are newer than one reader's token and older than the
+ * other's. They are no good for a name where the newer one was granted, whoever has the
+ * older one by now. */
+START_TEST(tokens_grow_though_holds_change_hands)
+{
+    struct hf_ticket older = fake_ticket("x", HF_READ), newer = fake_ticket("x", HF_READ);
+    struct hf_ticket mine = fake_ticket("x", HF_READ), other, writer;
+    struct hf_request adopt = fake_request(HF_ADOPT, "x");
+    uint64_t token;
+
+    open_both(NULL);
+    takes(&a, &older);
+    for (int i = 0; i < 10; i++) {
+        other = fake_ticket("y", HF_MUTEX);
+        takes(&b, &other);
+        drops(&b, &other);
+    }
+    token = takes(&a, &newer);
+    adopt.ticket = &mine;
+    adopt.other = older.id;
+    ck_assert_int_eq(fake_ask(&b, &adopt, NULL), 0);
+    drops(&b, &mine);
+    drops(&a, &newer);
+    writer = fake_ticket("x", HF_WRITE);
+    ck_assert_uint_gt(takes(&b, &writer), token);
+    drops(&b, &writer);
+    close_both();
+}
+END_TEST
+
+UNIT_MAIN("file", tokens_grow_though_holds_change_hands, exclusive_kinds_pass_on,
           readers_share_and_no_reader_overtakes_a_writer,
           permits_add_up_and_keep_their_order, fair_is_first_come_first_served,
           a_mutex_is_taken_in_passing_for_a_while, other_uses_of_a_name_are_refused,

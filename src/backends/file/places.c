@@ -131,6 +131,15 @@ static void state_set(struct region_block *place, enum place_state state)
     guard_step();
 }
 
+/* A hold that changes hands keeps a token that may be older than others' here. */
+static void newest_raise(struct block_record *r, const struct block_place *p)
+{
+    uint64_t last = p->token + p->span - 1;
+
+    if (last > r->newest)
+        __atomic_store_n(&r->newest, last, __ATOMIC_RELAXED);
+}
+
 static void granted_count(struct block_record *r, const struct block_place *p)
 {
     r->granted++;
@@ -198,7 +207,7 @@ void hf__place_put(struct file_queue *me, struct region_block *block,
         p->flags |= PLACE_TOLD;
         if (p->token == 0)
             p->token = hf__region_draw(&me->region, p->span);
-        r->newest = p->token + p->span - 1;
+        newest_raise(r, p);
     }
     __atomic_store_n(&block->type, BLOCK_PLACE, __ATOMIC_RELEASE);
     guard_step();
@@ -286,7 +295,7 @@ static void place_grant(struct file_queue *me, struct block_record *r,
     struct block_place *p = &place->place;
 
     p->token = hf__region_draw(&me->region, p->span);
-    r->newest = p->token + p->span - 1;
+    newest_raise(r, p);
     p->since = hf__now_coarse();
     p->expires = p->ttl ? queue_now(me) + p->ttl : HF_NEVER;
     guard_step();

@@ -82,7 +82,8 @@ static void records_reset(struct file_queue *me)
         }
         ids_mark(me, &block->record);
         record_reset(&block->record);
-        block->record.newest = hf__region_newest(&me->region);
+        __atomic_store_n(&block->record.newest, hf__region_newest(&me->region),
+                         __ATOMIC_RELAXED);
         hf__table_chain(me, block);
     }
 }

@@ -20,6 +20,7 @@
 #include "queue.h"
 
 #define SPAN_MAX 65536
+#define STOCK_MAX 64 /* grants */
 #define RENEW_BATCH 64
 
 /* ---- The quick way --------------------------------------------------------------------- */
@@ -38,9 +39,6 @@ static uint32_t ticket_span(const struct hf_ticket *ticket)
     return ticket->reserve < SPAN_MAX ? ticket->reserve : SPAN_MAX;
 }
 
-/* The word is ours as `word`; says so to everybody, and remembers it. */
-enum { STOCK_MAX = 64 }; /* grants */
-
 /*
  * Token numbers come from a stock of this session, so that a lock nobody else wants costs
  * no traffic on the counter that all share: as good as fresh ones as long as they are
@@ -49,9 +47,11 @@ enum { STOCK_MAX = 64 }; /* grants */
  */
 static uint64_t quick_token(struct file_queue *me, struct block_record *r, uint32_t span)
 {
+    uint64_t newest = __atomic_load_n(&r->newest, __ATOMIC_RELAXED);
     uint64_t token = me->stock;
-    if (token <= r->newest || token + span > me->stock_end) {
-        if (token <= r->newest)
+
+    if (token <= newest || token + span > me->stock_end) {
+        if (token <= newest)
             me->streak = 0;
         uint32_t ahead = me->streak < STOCK_MAX ? me->streak + 1 : STOCK_MAX;
         token = hf__region_draw(&me->region, span * ahead);
@@ -59,10 +59,11 @@ static uint64_t quick_token(struct file_queue *me, struct block_record *r, uint3
     }
     me->streak++;
     me->stock = token + span;
-    r->newest = token + span - 1;
+    __atomic_store_n(&r->newest, token + span - 1, __ATOMIC_RELAXED);
     return token;
 }
 
+/* The word is ours as `word`; says so to everybody, and remembers it. */
 static uint64_t quick_publish(struct file_queue *me, struct region_block *record,
                               uint64_t word, struct hf_ticket *ticket)
 {

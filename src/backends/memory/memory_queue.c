@@ -72,7 +72,7 @@ static void name_expire(struct memory_session *me, struct memory_name *name)
 bool hf__memory_settle(struct memory_session *me, struct memory_name *name)
 {
     struct hf_link *first;
-    struct memory_place *place;
+    struct memory_place *place = NULL;
 
     name_expire(me, name);
     while ((first = hf__list_first(&name->waiters))) {

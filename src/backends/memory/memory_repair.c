@@ -206,7 +206,7 @@ int hf__memory_downgrade(struct memory_session *me, struct hf_request *request,
 
     if (place && place->name)
         hf__memory_settle(me, place->name);
-    if (!place || place->state != MEMORY_HELD)
+    if (!place || !place->name || place->state != MEMORY_HELD)
         return hf__fail_code(why, HF_ELOST);
     if (place->kind != HF_WRITE)
         return 0; /* done before */
