@@ -301,6 +301,15 @@ static int wait_for_claim(const struct plan *plan, struct claim *claim,
     return op_result(&op, ret_hold, why);
 }
 
+static int hand_out(struct claim *claim, struct hf_hold *hold, hf_hold **ret_hold)
+{
+    claim->holders = 1;
+    hf__hold_take(hold, 0, claim);
+    hf__hold_refresh(hold);
+    *ret_hold = hf__hold_handle(hold);
+    return 0;
+}
+
 /* Most of the time the store grants it on the spot, and then no op is needed. */
 static int ask_at_once(const struct plan *plan, struct claim *claim,
                        struct hf_hold *hold, hf_hold **ret_hold, hf_error *why)
@@ -308,11 +317,7 @@ static int ask_at_once(const struct plan *plan, struct claim *claim,
     hf__claim_attempt(claim);
     if (claim->state != CLAIM_HELD)
         return wait_for_claim(plan, claim, hold, ret_hold, why);
-    claim->holders = 1;
-    hf__hold_take(hold, 0, claim);
-    hf__hold_refresh(hold);
-    *ret_hold = hf__hold_handle(hold);
-    return 0;
+    return hand_out(claim, hold, ret_hold);
 }
 
 /* One plain want, and nobody of this client is in the way. */
@@ -385,13 +390,9 @@ static int take_offered(hf_client *client, const hf_want *want, size_t len,
     if (!hold)
         return 1;
     hf__claim_take_offer(claim);
-    claim->holders = 1;
     claim->reentrant = want->kind == HF_REENTRANT;
     claim->owner = options && options->owner ? options->owner : this_thread();
-    hf__hold_take(hold, 0, claim);
-    hf__hold_refresh(hold);
-    *ret_hold = hf__hold_handle(hold);
-    return 0;
+    return hand_out(claim, hold, ret_hold);
 }
 
 /* As ask_at_once, for a claim that needs no plan. */
@@ -408,13 +409,8 @@ static int ask_hot(struct claim *claim, const hf_want *want,
         claim->owner = options && options->owner ? options->owner : this_thread();
     struct hf_hold *hold = hf__hold_new(client, 1);
     hf__claim_attempt(claim);
-    if (claim->state == CLAIM_HELD) {
-        claim->holders = 1;
-        hf__hold_take(hold, 0, claim);
-        hf__hold_refresh(hold);
-        *ret_hold = hf__hold_handle(hold);
-        return 0;
-    }
+    if (claim->state == CLAIM_HELD)
+        return hand_out(claim, hold, ret_hold);
     hf_acquire_options none = HF_ACQUIRE_OPTIONS_INIT;
     struct plan plan;
     plan_init(&plan, client, options ? options : &none, want, 1);

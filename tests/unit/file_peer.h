@@ -36,7 +36,7 @@
 #define PEER_TICKETS 4
 #define PEER_TURN_MS 20
 
-/* ---- The directory ------------------------------------------------------------------ */
+/* ---- The directory --------------------------------------------------------------- */
 
 static char scratch[64];
 static char url[96];
@@ -75,7 +75,7 @@ UNUSED_OK static void scratch_remove(void)
     ck_assert_int_eq(rmdir(scratch), 0);
 }
 
-/* ---- The state file ------------------------------------------------------------------ */
+/* ---- The state file -------------------------------------------------------------- */
 
 struct state {
     struct region_head *head;
@@ -187,7 +187,7 @@ UNUSED_OK static void state_check(const struct state *state)
     ck_assert_uint_eq(head->free_count, free_count);
 }
 
-/* ---- Peers ------------------------------------------------------------------------------ */
+/* ---- Peers ----------------------------------------------------------------------- */
 
 enum peer_verb {
     PEER_ATTEMPT,
@@ -224,7 +224,8 @@ struct peer {
     int fd;
 };
 
-static struct peer_reply peer_do_attempt(struct fake_host *host, struct hf_ticket *ticket,
+static struct peer_reply peer_do_attempt(struct fake_host *host,
+                                         struct hf_ticket *ticket,
                                          const struct peer_order *order)
 {
     static char names[PEER_TICKETS][HF_NAME_MAX + 1];
@@ -347,7 +348,8 @@ UNUSED_OK static int peer_start(struct peer *peer)
 
 static void peer_send(struct peer *peer, const struct peer_order *order)
 {
-    ck_assert_int_eq(send(peer->fd, order, sizeof(*order), MSG_NOSIGNAL), sizeof(*order));
+    ck_assert_int_eq(send(peer->fd, order, sizeof(*order), MSG_NOSIGNAL),
+                     sizeof(*order));
 }
 
 static struct peer_reply peer_tell(struct peer *peer, const struct peer_order *order)
@@ -363,8 +365,8 @@ UNUSED_OK static struct peer_reply peer_attempt(struct peer *peer, int number,
 {
     static struct peer_order order;
 
-    order = (struct peer_order){ .verb = PEER_ATTEMPT, .number = number,
-                                 .ticket = ticket };
+    order =
+        (struct peer_order){ .verb = PEER_ATTEMPT, .number = number, .ticket = ticket };
     snprintf(order.name, sizeof(order.name), "%s", ticket.name);
     if (ticket.note && ticket.note[0] == '\0')
         order.ticket.note = NULL;
@@ -379,7 +381,8 @@ UNUSED_OK static uint64_t peer_takes(struct peer *peer, int number,
     return reply.token;
 }
 
-UNUSED_OK static void peer_queues(struct peer *peer, int number, struct hf_ticket ticket)
+UNUSED_OK static void peer_queues(struct peer *peer, int number,
+                                  struct hf_ticket ticket)
 {
     struct peer_reply reply = peer_attempt(peer, number, ticket);
     ck_assert_int_eq(reply.what, FAKE_QUEUED);
@@ -407,7 +410,8 @@ UNUSED_OK static void peer_drops(struct peer *peer, int number)
     ck_assert_int_eq(peer_order(peer, PEER_WITHDRAW, number).code, HF_WITHDRAWN);
 }
 
-UNUSED_OK static struct peer_reply peer_ask(struct peer *peer, struct hf_request request)
+UNUSED_OK static struct peer_reply peer_ask(struct peer *peer,
+                                            struct hf_request request)
 {
     static struct peer_order order;
 
@@ -438,7 +442,8 @@ UNUSED_OK static void peer_fails(struct peer *peer, uint32_t step, int signal)
 {
     static struct peer_order order;
 
-    order = (struct peer_order){ .verb = PEER_FAIL, .fail_at = step,
+    order = (struct peer_order){ .verb = PEER_FAIL,
+                                 .fail_at = step,
                                  .fail_signal = signal };
     ck_assert_int_eq(peer_tell(peer, &order).what, 0);
 }

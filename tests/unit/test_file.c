@@ -86,7 +86,7 @@ static int asks(struct fake_host *host, int verb, const char *name, uint64_t num
     return fake_ask(host, &request, NULL);
 }
 
-/* ---- Kinds ---------------------------------------------------------------------------- */
+/* ---- Kinds ----------------------------------------------------------------------- */
 
 /* One holds, quick or slow, another process waits and is next; tokens grow. */
 static void pass_on(struct hf_ticket first, struct hf_ticket second)
@@ -175,7 +175,8 @@ END_TEST
 
 START_TEST(fair_is_first_come_first_served)
 {
-    struct hf_ticket mine = fake_ticket("x", HF_FAIR), again = try_ticket("x", HF_MUTEX);
+    struct hf_ticket mine = fake_ticket("x", HF_FAIR),
+                     again = try_ticket("x", HF_MUTEX);
     uint64_t last;
 
     open_a();
@@ -198,8 +199,8 @@ START_TEST(fair_is_first_come_first_served)
 }
 END_TEST
 
-/* A mutex may be taken in passing while the invited one is on its way, but not for ever:
- * the peer gets in although we never stop taking it. */
+/* A mutex may be taken in passing while the invited one is on its way, but not for
+ * ever: the peer gets in although we never stop taking it. */
 START_TEST(a_mutex_is_taken_in_passing_for_a_while)
 {
     struct hf_ticket mine = fake_ticket("x", HF_MUTEX);
@@ -253,11 +254,12 @@ START_TEST(other_uses_of_a_name_are_refused)
 }
 END_TEST
 
-/* ---- Tickets ------------------------------------------------------------------------------ */
+/* ---- Tickets --------------------------------------------------------------------- */
 
 START_TEST(calls_may_be_repeated)
 {
-    struct hf_ticket quick = fake_ticket("x", HF_MUTEX), slow = slow_ticket("y", HF_MUTEX);
+    struct hf_ticket quick = fake_ticket("x", HF_MUTEX),
+                     slow = slow_ticket("y", HF_MUTEX);
     struct hf_ticket waiter = fake_ticket("x", HF_MUTEX);
     uint64_t token;
 
@@ -281,7 +283,8 @@ END_TEST
 
 START_TEST(a_waiter_that_withdraws_lets_the_next_one_in)
 {
-    struct hf_ticket first = fake_ticket("x", HF_FAIR), second = fake_ticket("x", HF_FAIR);
+    struct hf_ticket first = fake_ticket("x", HF_FAIR),
+                     second = fake_ticket("x", HF_FAIR);
     struct hf_ticket third = fake_ticket("x", HF_FAIR);
 
     open_both(NULL);
@@ -322,7 +325,7 @@ START_TEST(long_names_are_told_apart)
 }
 END_TEST
 
-/* ---- Leases --------------------------------------------------------------------------------- */
+/* ---- Leases ---------------------------------------------------------------------- */
 
 START_TEST(a_lease_ends_and_the_next_one_is_let_in)
 {
@@ -377,7 +380,7 @@ START_TEST(a_detached_hold_outlives_its_session_until_its_lease_ends)
 }
 END_TEST
 
-/* ---- What can be done to a hold ---------------------------------------------------------------- */
+/* ---- What can be done to a hold -------------------------------------------------- */
 
 static void evict_one(struct hf_ticket mine)
 {
@@ -443,7 +446,8 @@ END_TEST
 
 static void downgrade_one(struct hf_ticket writer)
 {
-    struct hf_ticket reader = fake_ticket("x", HF_READ), other = fake_ticket("x", HF_WRITE);
+    struct hf_ticket reader = fake_ticket("x", HF_READ),
+                     other = fake_ticket("x", HF_WRITE);
     struct hf_request request = fake_request(HF_DOWNGRADE, "x");
     uint64_t token = takes(&a, &writer);
 
@@ -473,7 +477,8 @@ END_TEST
 
 static void adopt_one(struct hf_ticket old)
 {
-    struct hf_ticket mine = fake_ticket("x", HF_MUTEX), next = fake_ticket("x", HF_MUTEX);
+    struct hf_ticket mine = fake_ticket("x", HF_MUTEX),
+                     next = fake_ticket("x", HF_MUTEX);
     struct hf_request request = fake_request(HF_ADOPT, "x");
     uint64_t token = takes(&a, &old);
 
@@ -510,7 +515,8 @@ END_TEST
  * older one by now. */
 START_TEST(tokens_grow_though_holds_change_hands)
 {
-    struct hf_ticket older = fake_ticket("x", HF_READ), newer = fake_ticket("x", HF_READ);
+    struct hf_ticket older = fake_ticket("x", HF_READ),
+                     newer = fake_ticket("x", HF_READ);
     struct hf_ticket mine = fake_ticket("x", HF_READ), other, writer;
     struct hf_request adopt = fake_request(HF_ADOPT, "x");
     uint64_t token;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The queue layout of the file store when processes die: holder and waiter killed in every
- * position, slots used again, and a death at every step inside the guard. */
+/* The queue layout of the file store when processes die: holder and waiter killed in
+ * every position, slots used again, and a death at every step inside the guard. */
 #include "file_peer.h"
 
 #include <sys/prctl.h>
@@ -50,7 +50,7 @@ static uint64_t takes(struct fake_host *host, struct hf_ticket *ticket)
     return answer.grant.token;
 }
 
-/* ---- Deaths -------------------------------------------------------------------------------- */
+/* ---- Deaths ---------------------------------------------------------------------- */
 
 static void holder_dies(struct hf_ticket held, struct hf_ticket waiting)
 {
@@ -74,7 +74,8 @@ START_TEST(a_killed_holder_lets_go)
     holder_dies(fake_ticket("x", HF_FAIR), slow_ticket("x", HF_MUTEX));
     holder_dies(fake_ticket("rw", HF_WRITE), fake_ticket("rw", HF_READ));
     holder_dies(fake_ticket("rw", HF_READ), fake_ticket("rw", HF_WRITE));
-    holder_dies(fake_permits("s", HF_PERMITS, 3, 3), fake_permits("s", HF_PERMITS, 1, 3));
+    holder_dies(fake_permits("s", HF_PERMITS, 3, 3),
+                fake_permits("s", HF_PERMITS, 1, 3));
     holder_dies(fake_permits("e", HF_EXPIRING, 1, 1),
                 fake_permits("e", HF_EXPIRING, 1, 1));
     close_a();
@@ -258,7 +259,8 @@ END_TEST
 
 START_TEST(a_child_that_closes_leaves_its_parent_alone)
 {
-    struct hf_ticket quick = fake_ticket("x", HF_MUTEX), slow = slow_ticket("y", HF_MUTEX);
+    struct hf_ticket quick = fake_ticket("x", HF_MUTEX),
+                     slow = slow_ticket("y", HF_MUTEX);
     struct hf_ticket waiting = fake_ticket("y", HF_MUTEX);
 
     open_a(0);
@@ -282,7 +284,7 @@ START_TEST(a_child_that_closes_leaves_its_parent_alone)
 }
 END_TEST
 
-/* ---- A death at every step inside the guard ---------------------------------------------------- */
+/* ---- A death at every step inside the guard -------------------------------------- */
 
 /* What the victim does; it dies at some step, or gets to the end. */
 static bool act_takes(void)
@@ -359,8 +361,8 @@ static void served(struct peer *peer)
     peer_drops(peer, 1);
 }
 
-/* The victim holds "x" slowly and "quick" quickly; two others wait for both, and we have
- * "rw" twice. */
+/* The victim holds "x" slowly and "quick" quickly; two others wait for both, and we
+ * have "rw" twice. */
 static void victim_prepare(struct hf_ticket *readers)
 {
     open_a(4);
@@ -420,8 +422,9 @@ START_TEST(a_death_at_every_step)
 }
 END_TEST
 
-/* A hold that changes hands is written twice before it is removed once. Whoever has it in
- * the end, it is one hold, and the next in line gets it. True if the adopter lived. */
+/* A hold that changes hands is written twice before it is removed once. Whoever has it
+ * in the end, it is one hold, and the next in line gets it. True if the adopter
+ * lived. */
 static bool adopter_dies(struct hf_ticket held, uint32_t step)
 {
     struct state state;
@@ -447,7 +450,8 @@ static bool adopter_dies(struct hf_ticket held, uint32_t step)
 
 START_TEST(a_death_at_every_step_of_an_adoption)
 {
-    struct hf_ticket held[2] = { fake_ticket("x", HF_MUTEX), slow_ticket("x", HF_MUTEX) };
+    struct hf_ticket held[2] = { fake_ticket("x", HF_MUTEX),
+                                 slow_ticket("x", HF_MUTEX) };
     uint32_t step = 1;
 
     while (!adopter_dies(held[_i], step))
@@ -505,7 +509,8 @@ int main(void)
     tcase_set_timeout(tcase, UNIT_TIMEOUT_S);
     for (size_t i = 0; i < sizeof(tests) / sizeof(tests[0]); i++)
         tcase_add_test(tcase, *tests[i]);
-    tcase_add_loop_test(tcase, a_death_at_every_step, 0, sizeof(acts) / sizeof(acts[0]));
+    tcase_add_loop_test(tcase, a_death_at_every_step, 0,
+                        sizeof(acts) / sizeof(acts[0]));
     tcase_add_loop_test(tcase, a_death_at_every_step_of_an_adoption, 0, 2);
     suite_add_tcase(suite, tcase);
     srunner_set_tap(runner, "-");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The queue layout of the file store without core: latches, cells, inspect, and the state
- * file itself: made, renewed, refused, grown, full. */
+/* The queue layout of the file store without core: latches, cells, inspect, and the
+ * state file itself: made, renewed, refused, grown, full. */
 #include "file_peer.h"
 
 #include "../../src/backends/file/queue.h"
@@ -53,7 +53,7 @@ static uint64_t takes(struct fake_host *host, struct hf_ticket *ticket)
     return answer.grant.token;
 }
 
-/* ---- Latches ------------------------------------------------------------------------------ */
+/* ---- Latches --------------------------------------------------------------------- */
 
 static struct hf_request latch(int verb, uint64_t number)
 {
@@ -122,7 +122,7 @@ START_TEST(a_count_down_counts_once)
 }
 END_TEST
 
-/* ---- Cells ----------------------------------------------------------------------------------- */
+/* ---- Cells ----------------------------------------------------------------------- */
 
 static struct hf_request cell(int verb, uint64_t version, const char *data)
 {
@@ -205,7 +205,8 @@ END_TEST
 
 START_TEST(a_damaged_cell_is_refused)
 {
-    struct hf_request set = cell(HF_CELL_SET, 0, "value"), get = cell(HF_CELL_GET, 0, NULL);
+    struct hf_request set = cell(HF_CELL_SET, 0, "value"),
+                      get = cell(HF_CELL_GET, 0, NULL);
     char file[HF_FILE_NAME_SIZE], path[512];
 
     open_a();
@@ -222,10 +223,10 @@ START_TEST(a_damaged_cell_is_refused)
 }
 END_TEST
 
-/* ---- Inspect ---------------------------------------------------------------------------------- */
+/* ---- Inspect --------------------------------------------------------------------- */
 
-static const struct fake_entry *entry_find(const struct fake_host *host, const char *name,
-                                           int role)
+static const struct fake_entry *entry_find(const struct fake_host *host,
+                                           const char *name, int role)
 {
     for (size_t i = 0; i < host->entry_count; i++)
         if (strcmp(host->entries[i].name, name) == 0 &&
@@ -287,7 +288,7 @@ START_TEST(everybody_is_seen)
 }
 END_TEST
 
-/* ---- The state file ------------------------------------------------------------------------------ */
+/* ---- The state file -------------------------------------------------------------- */
 
 START_TEST(numbers_go_to_disk_before_they_are_used)
 {
@@ -314,7 +315,8 @@ END_TEST
 
 START_TEST(a_reboot_empties_the_table_and_tokens_grow)
 {
-    struct hf_ticket ticket = fake_ticket("x", HF_MUTEX), next = fake_ticket("x", HF_FAIR);
+    struct hf_ticket ticket = fake_ticket("x", HF_MUTEX),
+                     next = fake_ticket("x", HF_FAIR);
     struct state state;
     uint64_t token, ceiling;
 
@@ -441,7 +443,8 @@ static void size_limit(rlim_t size)
     ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
 }
 
-/* check writes a file of its own, which the limit is for as well: it must stay small. */
+/* check writes a file of its own, which the limit is for as well: it must stay
+ * small. */
 START_TEST(a_full_disk_is_an_answer)
 {
     static struct hf_ticket tickets[HELD];

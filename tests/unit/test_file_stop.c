@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The queue layout of the file store when a process is stopped inside the guard, and when
- * one cannot be watched because it is in another pid namespace. */
+/* The queue layout of the file store when a process is stopped inside the guard, and
+ * when one cannot be watched because it is in another pid namespace. */
 #include "file_peer.h"
 
 #include <sched.h>
@@ -50,7 +50,7 @@ static uint64_t takes(struct fake_host *host, struct hf_ticket *ticket)
     return answer.grant.token;
 }
 
-/* ---- A guard that somebody stopped in ------------------------------------------------------------ */
+/* ---- A guard that somebody stopped in -------------------------------------------- */
 
 static struct hf_ticket quick, slow, waiting, tried, later;
 
@@ -160,11 +160,12 @@ START_TEST(a_session_closes_though_the_guard_is_busy)
 }
 END_TEST
 
-/* ---- Processes that cannot be watched --------------------------------------------------------------- */
+/* ---- Processes that cannot be watched -------------------------------------------- */
 
 static void unseen_holder_dies(void)
 {
-    struct hf_ticket waits = fake_ticket("x", HF_MUTEX), tries = fake_ticket("y", HF_MUTEX);
+    struct hf_ticket waits = fake_ticket("x", HF_MUTEX),
+                     tries = fake_ticket("y", HF_MUTEX);
 
     peer_takes(&p[0], 0, fake_ticket("x", HF_MUTEX));
     peer_takes(&p[0], 1, slow_ticket("y", HF_MUTEX));
@@ -193,7 +194,8 @@ START_TEST(a_process_that_cannot_be_watched_is_polled)
 }
 END_TEST
 
-/* A process in between makes the namespace and goes; the peer is the first one inside. */
+/* A process in between makes the namespace and goes; the peer is the first one
+ * inside. */
 static bool peer_start_inside(struct peer *peer)
 {
     int orders[2], pids[2];

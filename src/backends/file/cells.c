@@ -4,9 +4,10 @@
  *
  * A file is replaced as a whole: the new one is written beside it, brought to disk, and
  * renamed over the old one, so a reader sees one or the other and needs no guard. Only
- * the last look at the version and the rename (or removal) are done inside. Versions come
- * from the counter of tokens; none ever comes back. The id of the request stays with the
- * value, and removals are remembered in the session, so a repeated request is done once.
+ * the last look at the version and the rename (or removal) are done inside. Versions
+ * come from the counter of tokens; none ever comes back. The id of the request stays
+ * with the value, and removals are remembered in the session, so a repeated request is
+ * done once.
  *
  * Files outlive everything, a reboot included.
  */
@@ -72,7 +73,7 @@ bool hf__cell_exists(const struct file_queue *me, const char *name, uint32_t len
     return faccessat(me->dir_fd, file, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
-/* ---- Reading --------------------------------------------------------------------------- */
+/* ---- Reading --------------------------------------------------------------------- */
 
 static ssize_t read_all(int fd, void *buffer, size_t size)
 {
@@ -158,7 +159,7 @@ int hf__queue_cell_get(struct file_queue *me, struct hf_request *request, hf_err
     return rc;
 }
 
-/* ---- Writing ------------------------------------------------------------------------------ */
+/* ---- Writing --------------------------------------------------------------------- */
 
 static int write_all(int fd, const void *data, size_t size)
 {
@@ -218,7 +219,8 @@ static void cell_fill(struct file_queue *me, struct cell *cell,
     cell->head.crc = crc32(0, cell->text, request->name_len + request->data_len);
 }
 
-static bool removed_before(const struct file_queue *me, const struct hf_request *request)
+static bool removed_before(const struct file_queue *me,
+                           const struct hf_request *request)
 {
     for (uint32_t i = 0; i < RECENT_COUNT; i++)
         if (id_same(&me->removed[i], &request->id))
@@ -269,8 +271,8 @@ static int cell_replace(struct file_queue *me, struct hf_request *request,
     int rc;
 
     me->region.head->cells = 1;
-    rc = hf__table_get(me, request->name, request->name_len, request->name_hash, HF_CELL,
-                       1, &record, why);
+    rc = hf__table_get(me, request->name, request->name_len, request->name_hash,
+                       HF_CELL, 1, &record, why);
     if (rc == 0)
         rc = version_check(me, request, found, why);
     if (rc != 1)
@@ -328,7 +330,7 @@ int hf__queue_cell_set(struct file_queue *me, struct hf_request *request, hf_err
     return rc;
 }
 
-/* ---- Listing --------------------------------------------------------------------------------- */
+/* ---- Listing --------------------------------------------------------------------- */
 
 static void cell_tell(const struct cell *cell, cell_cb *callback, void *arg)
 {

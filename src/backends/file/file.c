@@ -2,9 +2,9 @@
 /*
  * file: locks among the processes of this host, through a directory.
  *
- * This file knows the URL and picks the layout: `queue` (queue.h), which does everything,
- * or `flock` (flock.c), which shares plain lock files with flock(1). The session of core
- * holds no more than the choice; every call is passed on.
+ * This file knows the URL and picks the layout: `queue` (queue.h), which does
+ * everything, or `flock` (flock.c), which shares plain lock files with flock(1). The
+ * session of core holds no more than the choice; every call is passed on.
  */
 #include "file.h"
 

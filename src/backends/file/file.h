@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The layouts of the file store. Each is a store of its own, but for scheme and options;
- * file.c picks one. */
+/* The layouts of the file store. Each is a store of its own, but for scheme and
+ * options; file.c picks one. */
 #ifndef HF_FILE_FILE_H
 #define HF_FILE_FILE_H
 

@@ -3,10 +3,10 @@
  * The guard: entering and leaving the table that all processes share.
  *
  * Entered by whoever claims a slot, waits, wakes, leases, looks or repairs; a plain
- * acquire and release do not come here. It is a robust mutex: if its owner dies the next
- * one is told so, repairs the table (recover.c) and goes on. A process that is stopped
- * inside cannot be told from a slow one, so nobody waits longer than 50 ms: the caller
- * answers "not now" and core asks again.
+ * acquire and release do not come here. It is a robust mutex: if its owner dies the
+ * next one is told so, repairs the table (recover.c) and goes on. A process that is
+ * stopped inside cannot be told from a slow one, so nobody waits longer than 50 ms: the
+ * caller answers "not now" and core asks again.
  */
 #include "guard.h"
 

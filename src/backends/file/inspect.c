@@ -32,7 +32,7 @@ struct sights {
     bool incomplete; /* no memory */
 };
 
-/* ---- Copying, in the guard --------------------------------------------------------------------- */
+/* ---- Copying, in the guard ------------------------------------------------------- */
 
 static struct sight *sight_add(struct sights *sights, const struct region_block *record,
                                int32_t kind, int32_t role)
@@ -147,7 +147,7 @@ static bool name_begins(const struct sights *sights, const struct region_block *
     return memcmp(name, request->name, request->name_len) == 0;
 }
 
-/* ---- Telling ------------------------------------------------------------------------------------ */
+/* ---- Telling --------------------------------------------------------------------- */
 
 static void sights_tell(struct sights *sights)
 {
@@ -191,7 +191,8 @@ static int see_part(struct sights *sights, uint32_t from, uint32_t *ret_next,
     end = me->region.head->high_water;
     *ret_next = from + PART < end ? from + PART : 0;
     for (uint32_t i = from; i < end && i < from + PART; i++)
-        if (block_at(me, i)->type == BLOCK_RECORD && name_begins(sights, block_at(me, i)))
+        if (block_at(me, i)->type == BLOCK_RECORD &&
+            name_begins(sights, block_at(me, i)))
             record_see(sights, block_at(me, i));
     hf__guard_leave(me);
     sights_tell(sights);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Latches: set, get, count down. Called in the guard, from hf__queue_ask().
+ * Latches: set, get, count down. Called in the guard, from queue_ask().
  *
  * A latch is a record with a count. Waiting for it is a ticket like any other
  * (tickets.c); when the count reaches 0 every place that waits is granted at once, so
@@ -85,7 +85,8 @@ int hf__queue_latch_set(struct file_queue *me, struct hf_request *request,
     return rc;
 }
 
-/* The latch, or NULL for one that is open. HF_EMISMATCH if the name is something else. */
+/* The latch, or NULL for one that is open. HF_EMISMATCH if the name is something
+ * else. */
 static int latch_find(struct file_queue *me, const struct hf_request *request,
                       struct region_block **ret_record, hf_error *why)
 {

@@ -9,10 +9,10 @@
  * for reading too, so that one without a reader gives no SIGPIPE.
  *
  * Who waits looks after those it depends on: the first in line after all holders, any
- * other after the place before it. Inside the guard they are only noted, as targets; the
- * system calls come after. A process is watched by a pidfd that stays in the loop. Where
- * that cannot be (another pid namespace, no /proc, no descriptors left) the lock in
- * `live` is asked instead, now and then.
+ * other after the place before it. Inside the guard they are only noted, as targets;
+ * the system calls come after. A process is watched by a pidfd that stays in the loop.
+ * Where that cannot be (another pid namespace, no /proc, no descriptors left) the lock
+ * in `live` is asked instead, now and then.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -31,7 +31,7 @@ static uint32_t slot_gen(const struct file_queue *me, uint32_t slot)
     return __atomic_load_n(&me->region.slots[slot].gen, __ATOMIC_ACQUIRE);
 }
 
-/* ---- What we keep about them -------------------------------------------------------- */
+/* ---- What we keep about them ----------------------------------------------------- */
 
 static void peer_forget(struct queue_peer *peer, bool forked)
 {
@@ -60,8 +60,8 @@ static struct queue_peer *peer_of(struct file_queue *me, uint32_t slot)
     if (peer->queue && peer->gen != gen)
         peer_forget(peer, false);
     if (!peer->queue)
-        *peer = (struct queue_peer){ .queue = me, .gen = gen, .process = -1,
-                                     .fifo = -1 };
+        *peer =
+            (struct queue_peer){ .queue = me, .gen = gen, .process = -1, .fifo = -1 };
     return peer;
 }
 
@@ -76,7 +76,7 @@ void hf__peers_close(struct file_queue *me, bool forked)
     me->targets = NULL;
 }
 
-/* ---- Waking -------------------------------------------------------------------------- */
+/* ---- Waking ---------------------------------------------------------------------- */
 
 static int fifo_open(struct file_queue *me, uint32_t slot, uint32_t gen)
 {
@@ -120,7 +120,7 @@ void hf__peer_wake(struct file_queue *me, uint32_t slot, uint32_t place)
         close(fd);
 }
 
-/* ---- Whom a place depends on ---------------------------------------------------------- */
+/* ---- Whom a place depends on ----------------------------------------------------- */
 
 static void target_add(struct file_queue *me, uint32_t slot)
 {
@@ -157,7 +157,7 @@ void hf__peer_note(struct file_queue *me, struct region_block *record,
     }
 }
 
-/* ---- Looking after them ---------------------------------------------------------------- */
+/* ---- Looking after them ---------------------------------------------------------- */
 
 static void dead_reap(struct file_queue *me, const struct queue_target *dead,
                       uint32_t count)
@@ -216,7 +216,8 @@ static enum process_answer process_open(const struct region_slot *s, int *ret_fd
 
 /*
  * The slot may pass to another session while we look at it, and the pid that we read
- * belong to either. If the generation is still the same afterwards it was the right one.
+ * belong to either. If the generation is still the same afterwards it was the right
+ * one.
  */
 static enum process_answer peer_open(struct file_queue *me, struct queue_peer *peer,
                                      const struct queue_target *target)
@@ -240,7 +241,8 @@ static enum process_answer process_check(struct file_queue *me,
     if (!peer)
         return PROCESS_UNKNOWN;
     if (peer->gen != target->gen ||
-        __atomic_load_n(&s->pid, __ATOMIC_RELAXED) == me->pid || (stay && peer->in_loop))
+        __atomic_load_n(&s->pid, __ATOMIC_RELAXED) == me->pid ||
+        (stay && peer->in_loop))
         return PROCESS_LIVES;
     if (peer->process < 0) {
         answer = peer_open(me, peer, target);

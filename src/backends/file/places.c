@@ -4,9 +4,9 @@
  *
  * Places stand in one list per record, granted ones in front, the others by arrival. A
  * lock is also taken through the word of its record alone (a quick hold, tickets.c), so
- * every function here first seizes the word: it is then SLOW, and ours, or HELD, and its
- * owner may at most drop it meanwhile. After a change hf__record_settle() decides who is
- * next and sets the word to what became of it.
+ * every function here first seizes the word: it is then SLOW, and ours, or HELD, and
+ * its owner may at most drop it meanwhile. After a change hf__record_settle() decides
+ * who is next and sets the word to what became of it.
  *
  * A free lock with waiters is passed on in one of two ways. Strictly: the first in line
  * (and who else fits) is granted, then woken. Or by invitation: the first in line is
@@ -21,7 +21,7 @@
 #include "../../base/clock.h"
 #include "queue.h"
 
-/* ---- Quick holds ------------------------------------------------------------------ */
+/* ---- Quick holds ----------------------------------------------------------------- */
 
 /* The holder writes these while we read them; the turn tells whether they are whole. */
 bool hf__quick_read(const struct region_block *record, struct quick_hold *ret_hold)
@@ -76,7 +76,7 @@ void hf__record_drop(struct region_block *record)
     guard_step();
 }
 
-/* ---- The list ---------------------------------------------------------------------- */
+/* ---- The list -------------------------------------------------------------------- */
 
 /* Before `after`, or (0) at the end. */
 static void list_insert(struct file_queue *me, struct block_record *r, uint32_t after,
@@ -148,7 +148,7 @@ static void granted_count(struct block_record *r, const struct block_place *p)
         r->soonest = p->expires;
 }
 
-/* ---- Places ------------------------------------------------------------------------ */
+/* ---- Places ---------------------------------------------------------------------- */
 
 struct region_block *hf__place_find(const struct file_queue *me, uint32_t block,
                                     uint64_t seq)
@@ -287,7 +287,7 @@ void hf__place_lose(struct file_queue *me, struct region_block *place)
         hf__peer_wake(me, slot, 0);
 }
 
-/* ---- Admission ---------------------------------------------------------------------- */
+/* ---- Admission ------------------------------------------------------------------- */
 
 static void place_grant(struct file_queue *me, struct block_record *r,
                         struct region_block *place)
@@ -382,7 +382,7 @@ void hf__record_settle(struct file_queue *me, struct region_block *record)
     }
 }
 
-/* ---- Leases ------------------------------------------------------------------------- */
+/* ---- Leases ---------------------------------------------------------------------- */
 
 static struct region_block *lease_over(struct file_queue *me, struct block_record *r,
                                        int64_t now)

@@ -22,8 +22,8 @@
 #define CAPABILITIES                                                                   \
     (HF_CAP_MUTEX | HF_CAP_FAIR | HF_CAP_RW | HF_CAP_DOWNGRADE | HF_CAP_PERMITS |      \
      HF_CAP_EXPIRING | HF_CAP_LATCH | HF_CAP_CELL | HF_CAP_LEASE | HF_CAP_DETACH |     \
-     HF_CAP_INSPECT | HF_CAP_EVICT | HF_CAP_REVOKE | HF_CAP_PROCESSES |                \
-     HF_CAP_CRASH | HF_CAP_DURABLE | HF_CAP_HANDOFF)
+     HF_CAP_INSPECT | HF_CAP_EVICT | HF_CAP_REVOKE | HF_CAP_PROCESSES | HF_CAP_CRASH | \
+     HF_CAP_DURABLE | HF_CAP_HANDOFF)
 
 static void queue_init(struct file_queue *me, struct hf_host *host)
 {
@@ -93,7 +93,7 @@ static void queue_close(void *session, bool forked)
         close(me->dir_fd);
 }
 
-/* ---- Requests ------------------------------------------------------------------------ */
+/* ---- Requests -------------------------------------------------------------------- */
 
 static const struct {
     queue_verb *run;

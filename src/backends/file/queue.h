@@ -44,8 +44,8 @@ struct queue_cached {
 struct queue_peer {
     struct file_queue *queue; /* NULL: nothing is known of it yet */
     uint32_t gen;
-    int process; /* pidfd, or -1 */
-    int fifo;    /* or -1 */
+    int process;  /* pidfd, or -1 */
+    int fifo;     /* or -1 */
     bool in_loop; /* the loop tells us when `process` ends */
 };
 
@@ -80,11 +80,11 @@ struct file_queue {
     int32_t pid;
     uint32_t slot; /* SLOT_COUNT: none */
     uint32_t slot_gen;
-    uint32_t held;  /* quick holds and places of ours, at least */
+    uint32_t held;   /* quick holds and places of ours, at least */
     uint32_t streak; /* quick grants of ours in a row that nobody came between */
     uint64_t stock, stock_end; /* token numbers drawn ahead */
-    uint64_t space; /* pid namespace */
-    uint32_t busy;  /* a place that is being dealt with: its owner is awake */
+    uint64_t space;            /* pid namespace */
+    uint32_t busy; /* a place that is being dealt with: its owner is awake */
     uint32_t target_count;
     bool target_poll;             /* one of the targets has to be polled */
     struct queue_target *targets; /* room for SLOT_COUNT; made when first needed, */
@@ -93,7 +93,7 @@ struct file_queue {
     struct queue_number *numbers; /* of stakes; from 1 */
     uint32_t number_room;
     uint32_t number_free;
-    struct hf_timer retry;    /* the guard was busy: look at everything again */
+    struct hf_timer retry;     /* the guard was busy: look at everything again */
     struct hf_link in_process; /* among the sessions of this process */
     struct hf_id removed[RECENT_COUNT]; /* cells we removed: requests done */
     uint32_t removed_next;
@@ -170,7 +170,7 @@ static inline struct queue_stake *ticket_stake(const struct hf_ticket *ticket)
     return (struct queue_stake *)(uintptr_t)ticket->store[3];
 }
 
-/* ---- table.c: in the guard -------------------------------------------------------- */
+/* ---- table.c: in the guard ------------------------------------------------------- */
 
 /* A block that is still BLOCK_FREE by type, or NULL: HF_EFULL, HF_ESYSTEM. */
 struct region_block *hf__table_alloc(struct file_queue *me, hf_error *why);
@@ -189,7 +189,7 @@ void hf__table_name(const struct file_queue *me, const struct region_block *reco
                     char *out);
 void hf__table_chain(struct file_queue *me, struct region_block *record);
 
-/* ---- places.c: in the guard ------------------------------------------------------- */
+/* ---- places.c: in the guard ------------------------------------------------------ */
 
 /* What a record says of its quick hold; false if there is none, or not quite yet. */
 struct quick_hold {
@@ -250,7 +250,7 @@ void hf__place_remove(struct file_queue *me, struct region_block *place);
 void hf__place_end(struct file_queue *me, struct region_block *place);
 void hf__place_lose(struct file_queue *me, struct region_block *place);
 
-/* ---- slots.c ----------------------------------------------------------------------- */
+/* ---- slots.c --------------------------------------------------------------------- */
 
 int hf__slot_claim(struct file_queue *me, hf_error *why);
 void hf__slot_leave(struct file_queue *me);
@@ -269,7 +269,7 @@ void hf__slot_close(struct file_queue *me, bool forked);
 /* Start time of a process from /proc; 0 if it cannot be known. */
 uint64_t hf__slot_start(int32_t pid);
 
-/* ---- peers.c ----------------------------------------------------------------------- */
+/* ---- peers.c --------------------------------------------------------------------- */
 
 /* In the guard: wakes a session about one of its places, or (0) about all it has. */
 void hf__peer_wake(struct file_queue *me, uint32_t slot, uint32_t place);
@@ -281,17 +281,17 @@ void hf__peer_note(struct file_queue *me, struct region_block *record,
 bool hf__peer_check(struct file_queue *me, bool stay);
 void hf__peers_close(struct file_queue *me, bool forked);
 
-/* ---- stakes.c ---------------------------------------------------------------------- */
+/* ---- stakes.c -------------------------------------------------------------------- */
 
-/* Makes our FIFO, the targets and all else that waiting needs. HF_ENOMEM, HF_ESYSTEM. */
+/* Makes our FIFO, so that others can wake us. HF_ENOMEM, HF_ESYSTEM. */
 int hf__stake_listen(struct file_queue *me, hf_error *why);
 struct queue_stake *hf__stake_new(struct file_queue *me, struct hf_ticket *ticket);
 void hf__stake_free(struct queue_stake *stake);
 
 /*
- * Looks whether a waiting ticket is in by now. `peek`, in the guard, finds out (`came`: we
- * were woken for it); `tell`, outside, answers the host if the wait is over, and returns
- * true then; `look` does both.
+ * Looks whether a waiting ticket is in by now. `peek`, in the guard, finds out (`came`:
+ * we were woken for it); `tell`, outside, answers the host if the wait is over, and
+ * returns true then; `look` does both.
  */
 struct stake_news {
     enum place_state state;
@@ -305,7 +305,7 @@ void hf__stake_mind(struct queue_stake *stake);
 void hf__stake_look_all(struct file_queue *me);
 void hf__stake_retry(struct file_queue *me);
 
-/* ---- tickets.c --------------------------------------------------------------------- */
+/* ---- tickets.c ------------------------------------------------------------------- */
 
 /* Whether the quick hold of a ticket is still ours. */
 bool hf__quick_mine(const struct file_queue *me, const struct hf_ticket *ticket);
@@ -316,7 +316,7 @@ void hf__queue_renew(void *session, struct hf_ticket *const *tickets, size_t cou
                      enum hf_renew_mode mode);
 void hf__queue_interest(void *session, struct hf_ticket *ticket);
 
-/* ---- Requests ---------------------------------------------------------------------- */
+/* ---- Requests -------------------------------------------------------------------- */
 
 typedef int queue_verb(struct file_queue *me, struct hf_request *request,
                        hf_error *why);

@@ -3,15 +3,16 @@
  * The table made anew, after a process died inside the guard.
  *
  * Called in the guard by the next one who enters. It believes the blocks and nothing
- * else: a record is one if its type says so, a place if it has a state and its record is
- * there. Buckets, lists, counts and the free list are written from scratch; half-made
- * blocks become free. Then every record is settled, which lets in whoever should be in,
- * and every session is woken, because nobody knows which wake-up was not written.
+ * else: a record is one if its type says so, a place if it has a state and its record
+ * is there. Buckets, lists, counts and the free list are written from scratch;
+ * half-made blocks become free. Then every record is settled, which lets in whoever
+ * should be in, and every session is woken, because nobody knows which wake-up was not
+ * written.
  *
- * Quick holds go on meanwhile: a word that is HELD stays so. Two things a crash may leave
- * twice, because the new one is written before the old one is removed: a hold that was
- * moved to another place (same token: the later place stays), and a quick hold that
- * became a place (the place stays).
+ * Quick holds go on meanwhile: a word that is HELD stays so. Two things a crash may
+ * leave twice, because the new one is written before the old one is removed: a hold
+ * that was moved to another place (same token: the later place stays), and a quick hold
+ * that became a place (the place stays).
  */
 #include "../../base/clock.h"
 #include "queue.h"
@@ -23,7 +24,7 @@ static bool block_used(const struct file_queue *me, uint32_t index)
     return index > 0 && index < me->region.head->high_water;
 }
 
-/* ---- First pass: which blocks are valid --------------------------------------------------- */
+/* ---- First pass: which blocks are valid ------------------------------------------ */
 
 static void marks_clear(struct file_queue *me)
 {
@@ -88,7 +89,7 @@ static void records_reset(struct file_queue *me)
     }
 }
 
-/* ---- Second pass: places into their queues -------------------------------------------------- */
+/* ---- Second pass: places into their queues --------------------------------------- */
 
 static bool place_valid(const struct file_queue *me, const struct block_place *p)
 {
@@ -173,7 +174,7 @@ static void places_insert(struct file_queue *me)
     }
 }
 
-/* ---- Third pass: what follows from them ------------------------------------------------------ */
+/* ---- Third pass: what follows from them ------------------------------------------ */
 
 static void record_count(struct file_queue *me, struct block_record *r)
 {

@@ -9,10 +9,10 @@
  * in any process. Room is allocated on disk before a block in it is touched, so a full
  * disk is an error and never a signal.
  *
- * Numbers (tokens, versions of cells) come from one counter. What was given out is always
- * below `durable_ceiling`, which goes to disk before it is relied on; after a crash of
- * the machine counting goes on above it. A new file begins at the clock's microseconds,
- * for the case that an older one was lost.
+ * Numbers (tokens, versions of cells) come from one counter. What was given out is
+ * always below `durable_ceiling`, which goes to disk before it is relied on; after a
+ * crash of the machine counting goes on above it. A new file begins at the clock's
+ * microseconds, for the case that an older one was lost.
  */
 #include "region.h"
 
@@ -143,7 +143,7 @@ void hf__region_raise(struct region *region, uint64_t end)
         ;
 }
 
-/* ---- Files of former times --------------------------------------------------------- */
+/* ---- Files of former times ------------------------------------------------------- */
 
 static bool name_is_litter(const char *file)
 {
@@ -283,8 +283,8 @@ static int region_prepare(struct region *region, int dir_fd, off_t size, hf_erro
 
 static int region_map(struct region *region, hf_error *why)
 {
-    char *base = mmap(NULL, MAP_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
-                      region->fd, 0);
+    char *base = mmap(NULL, MAP_SIZE, PROT_READ | PROT_WRITE,
+                      MAP_SHARED | MAP_NORESERVE, region->fd, 0);
 
     if (base == MAP_FAILED)
         return hf__fail_sys(why, hf__dir_code(errno), errno,

@@ -115,8 +115,8 @@ struct block_record {
     uint32_t strict;  /* waiting places that must not be overtaken */
     uint32_t invited; /* the place that INVITED or IMPATIENT is about */
     uint32_t limit;
-    uint32_t left;      /* of a latch; of a cell: 1 if there is one */
-    uint32_t ids;       /* of a latch */
+    uint32_t left; /* of a latch; of a cell: 1 if there is one */
+    uint32_t ids;  /* of a latch */
     uint32_t more; /* the rest of the name */
     uint16_t name_len;
     uint8_t family;
@@ -169,7 +169,7 @@ _Static_assert(sizeof(struct region_slot) == 128, "slots do not share a line");
 _Static_assert(sizeof(struct region_block) == 192, "a block is three lines");
 
 struct region {
-    int fd; /* -1: not open */
+    int fd;                   /* -1: not open */
     struct region_head *head; /* NULL: not mapped */
     struct region_slot *slots;
     uint32_t *buckets;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What can be done to a hold besides giving it back: evict, revoke, downgrade, adopt.
- * Called in the guard, from hf__queue_ask().
+ * Called in the guard, from queue_ask().
  *
  * A hold is a place, or a quick hold in the word of its record. The latter is frozen
- * before it is judged: its owner may then not drop it without the guard, so what we read
- * stays true until we leave. A quick hold that was taken but not written down yet has no
- * token that anybody could know; it counts as not there.
+ * before it is judged: its owner may then not drop it without the guard, so what we
+ * read stays true until we leave. A quick hold that was taken but not written down yet
+ * has no token that anybody could know; it counts as not there.
  *
  * A hold that changes hands gets a new place, which is whole before the old one goes.
  */
@@ -41,7 +41,7 @@ static struct region_block *granted_next(const struct file_queue *me,
     return index && next->place.state == PLACE_GRANTED ? next : NULL;
 }
 
-/* ---- Evict and revoke ------------------------------------------------------------------------ */
+/* ---- Evict and revoke ------------------------------------------------------------ */
 
 static bool quick_evict(struct file_queue *me, struct region_block *record,
                         uint64_t token)
@@ -111,7 +111,7 @@ int hf__queue_revoke(struct file_queue *me, struct hf_request *request, hf_error
                     request->number ? " with that token" : "");
 }
 
-/* ---- Holds that change ------------------------------------------------------------------------- */
+/* ---- Holds that change ----------------------------------------------------------- */
 
 /* A new place for a hold, with its token. */
 static int hold_move(struct file_queue *me, struct region_block *record,
@@ -175,8 +175,8 @@ static struct region_block *hold_of(struct file_queue *me,
 
     if (ticket_mode(ticket) == TICKET_PLACE)
         place = hf__place_find(me, ticket_block(ticket), ticket->store[2]);
-    if (place && (place->place.state != PLACE_GRANTED ||
-                  place->place.expires <= queue_now(me)))
+    if (place &&
+        (place->place.state != PLACE_GRANTED || place->place.expires <= queue_now(me)))
         place = NULL;
     return place;
 }
@@ -226,9 +226,12 @@ static int place_adopt(struct file_queue *me, struct region_block *record,
     while ((old = granted_next(me, record, old)))
         if (id_same(&old->place.id, &request->other)) {
             const struct block_place *p = &old->place;
-            struct place_wish wish = { .kind = p->kind, .permits = p->permits,
-                                       .token = p->token, .span = p->span,
-                                       .since = p->since, .note = p->note };
+            struct place_wish wish = { .kind = p->kind,
+                                       .permits = p->permits,
+                                       .token = p->token,
+                                       .span = p->span,
+                                       .since = p->since,
+                                       .note = p->note };
             rc = hold_move(me, record, wish, request->ticket, why);
             if (rc == 0)
                 hf__place_lose(me, old);

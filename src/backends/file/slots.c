@@ -2,11 +2,11 @@
 /*
  * Slots: one for each session, and the proof that it lives.
  *
- * A session claims a slot when it opens and leaves it when it closes. Whoever finds that
- * a session is gone reaps its slot: takes its places and quick holds out of the table,
- * so that the locks pass on, and removes its FIFO. A slot becomes free last, with a new
- * generation, so reaping can be begun again by somebody else, and nothing that was kept
- * about the old session is mistaken for the new one.
+ * A session claims a slot when it opens and leaves it when it closes. Whoever finds
+ * that a session is gone reaps its slot: takes its places and quick holds out of the
+ * table, so that the locks pass on, and removes its FIFO. A slot becomes free last,
+ * with a new generation, so reaping can be begun again by somebody else, and nothing
+ * that was kept about the old session is mistaken for the new one.
  *
  * Three things tell whether a session lives: its process (peers.c watches it), its
  * state (SLOT_CLOSED: it closed and could not enter the guard), and a lock on byte
@@ -27,7 +27,7 @@
 
 #define START_FIELD 20 /* of /proc/<pid>/stat, after the name: the state is 1 */
 
-/* ---- Sessions of this process ------------------------------------------------------ */
+/* ---- Sessions of this process ---------------------------------------------------- */
 
 static pthread_once_t sessions_once = PTHREAD_ONCE_INIT;
 static pthread_mutex_t sessions_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -58,15 +58,23 @@ static void sessions_begin(void)
     pthread_atfork(fork_before, fork_after, fork_in_child);
 }
 
-static void session_enlist(struct file_queue *me)
+/* Under the lock, so that no fork falls between opening and enlisting. */
+static int live_open(struct file_queue *me, hf_error *why)
 {
+    struct stat st;
+    int rc;
+
     pthread_once(&sessions_once, sessions_begin);
     pthread_mutex_lock(&sessions_lock);
-    hf__list_push_back(&sessions, &me->in_process);
+    rc =
+        hf__dir_open_file(me->dir_fd, "live", O_RDWR, me->mode, &me->live_fd, &st, why);
+    if (rc == 0)
+        hf__list_push_back(&sessions, &me->in_process);
     pthread_mutex_unlock(&sessions_lock);
+    return rc;
 }
 
-/* ---- Signs of life ----------------------------------------------------------------- */
+/* ---- Signs of life --------------------------------------------------------------- */
 
 static int live_lock(int fd, int command, struct flock *lock, uint32_t slot)
 {
@@ -112,7 +120,7 @@ static uint64_t pid_space(void)
     return stat("/proc/self/ns/pid", &st) == 0 ? (uint64_t)st.st_ino : 0;
 }
 
-/* ---- Reaping ----------------------------------------------------------------------- */
+/* ---- Reaping --------------------------------------------------------------------- */
 
 static void slot_files_remove(const struct file_queue *me, uint32_t slot)
 {
@@ -169,7 +177,8 @@ static bool slot_silent(const struct file_queue *me, uint32_t slot)
 {
     const struct region_slot *s = &me->region.slots[slot];
     /* A lock of our own descriptor never shows in a probe through it. */
-    return slot != me->slot && __atomic_load_n(&s->state, __ATOMIC_ACQUIRE) != SLOT_FREE &&
+    return slot != me->slot &&
+           __atomic_load_n(&s->state, __ATOMIC_ACQUIRE) != SLOT_FREE &&
            !hf__slot_locked(me, slot);
 }
 
@@ -198,7 +207,7 @@ void hf__slots_sweep(struct file_queue *me)
     hf__guard_leave(me);
 }
 
-/* ---- Claiming and leaving ---------------------------------------------------------- */
+/* ---- Claiming and leaving -------------------------------------------------------- */
 
 static void slot_fill(struct file_queue *me, struct region_slot *s)
 {
@@ -234,13 +243,10 @@ static int slot_take(struct file_queue *me, hf_error *why)
 
 int hf__slot_claim(struct file_queue *me, hf_error *why)
 {
-    struct stat st;
-    int rc = hf__dir_open_file(me->dir_fd, "live", O_RDWR, me->mode, &me->live_fd, &st,
-                               why);
+    int rc = live_open(me, why);
 
     if (rc != 0)
         return rc;
-    session_enlist(me);
     me->pid = getpid();
     me->space = pid_space();
     hf__slots_sweep(me);

@@ -3,12 +3,12 @@
  * Stakes: what this session waits for or cares about, and how it hears of it.
  *
  * A ticket has a stake while it waits, and while core is interested in a hold. Whoever
- * grants a place or takes one away writes to our FIFO; the loop then comes here, and the
- * stake is looked at in the guard. A look that finds its place still waiting says so by
- * coming: if it is first in line and the lock is taken, the next release will be strict.
- * Each waiting stake has a timer, for the end of a lease in front of it and for peers
- * that have to be polled. If the guard cannot be had, everything is looked at again a
- * little later.
+ * grants a place or takes one away writes to our FIFO; the loop then comes here, and
+ * the stake is looked at in the guard. A look that finds its place still waiting says
+ * so by coming: if it is first in line and the lock is taken, the next release will be
+ * strict. Each waiting stake has a timer, for the end of a lease in front of it and for
+ * peers that have to be polled. If the guard cannot be had, everything is looked at
+ * again a little later.
  *
  * Runs under the client's lock, like all of a session. The host is answered outside the
  * guard, and after the stake is gone if the answer ends it.
@@ -28,14 +28,13 @@
 #define NEWS_COUNT 256
 #define PEER_POLL_NS (100 * HF_NS_PER_MS)
 
-/* ---- Numbers -------------------------------------------------------------------------- */
+/* ---- Numbers --------------------------------------------------------------------- */
 
 static bool numbers_grow(struct file_queue *me)
 {
     uint32_t room = me->number_room ? me->number_room * 2 : 16;
-    struct queue_number *numbers =
-        hf__realloc(me->numbers, me->number_room * sizeof(*numbers),
-                    room * sizeof(*numbers));
+    struct queue_number *numbers = hf__realloc(
+        me->numbers, me->number_room * sizeof(*numbers), room * sizeof(*numbers));
 
     if (!numbers)
         return false;
@@ -96,7 +95,7 @@ void hf__stake_free(struct queue_stake *stake)
     hf__free(stake);
 }
 
-/* ---- Waiting --------------------------------------------------------------------------- */
+/* ---- Waiting --------------------------------------------------------------------- */
 
 /* The first in line takes a free lock, or (`came`) lets it be known that it is here. */
 static void place_press(struct file_queue *me, struct region_block *record,
@@ -227,7 +226,7 @@ bool hf__stake_look(struct queue_stake *stake, bool came)
     return hf__stake_tell(stake, news);
 }
 
-/* ---- Holds that somebody cares about ----------------------------------------------------- */
+/* ---- Holds that somebody cares about --------------------------------------------- */
 
 enum hold_news { HOLD_SAME, HOLD_REVOKED, HOLD_LOST };
 
@@ -279,7 +278,7 @@ void hf__stake_mind(struct queue_stake *stake)
     }
 }
 
-/* ---- News -------------------------------------------------------------------------------- */
+/* ---- News ------------------------------------------------------------------------ */
 
 void hf__stake_look_all(struct file_queue *me)
 {

@@ -3,9 +3,9 @@
  * Blocks and records: from a name to its queue. Called in the guard.
  *
  * A record that nobody uses stays, so that the next one finds it ready; such idle
- * records are given up when blocks run out, before the file grows. Whoever remembers one
- * finds another generation in its word and comes here again. So does everybody when an
- * idle name is put to another use (a mutex yesterday, a semaphore today).
+ * records are given up when blocks run out, before the file grows. Whoever remembers
+ * one finds another generation in its word and comes here again. So does everybody when
+ * an idle name is put to another use (a mutex yesterday, a semaphore today).
  *
  * A block from hf__table_alloc() has no type yet. Until it gets one it is nobody's, and
  * a crash gives it back; that is why the type is always written last. `why` is never
@@ -132,7 +132,7 @@ struct region_block *hf__table_alloc(struct file_queue *me, hf_error *why)
     return block;
 }
 
-/* ---- Names ------------------------------------------------------------------------ */
+/* ---- Names ----------------------------------------------------------------------- */
 
 static size_t part_of(size_t left, size_t room)
 {
@@ -199,7 +199,7 @@ static int name_put(struct file_queue *me, const char *name, uint32_t len,
     return 0;
 }
 
-/* ---- Records ----------------------------------------------------------------------- */
+/* ---- Records --------------------------------------------------------------------- */
 
 struct region_block *hf__table_find(struct file_queue *me, const char *name,
                                     uint32_t len, uint32_t hash)
@@ -268,8 +268,7 @@ static int record_mismatch(const struct block_record *r, int family, uint32_t li
     if (r->family != family)
         return hf__fail(why, HF_EMISMATCH, "the name is in use as %s, not as %s",
                         family_names[r->family], family_names[family]);
-    return hf__fail(why, HF_EMISMATCH,
-                    "the name is in use as %s with limit %u, not %u",
+    return hf__fail(why, HF_EMISMATCH, "the name is in use as %s with limit %u, not %u",
                     family_names[family], r->limit, limit);
 }
 

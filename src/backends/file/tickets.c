@@ -23,12 +23,12 @@
 #define STOCK_MAX 64 /* grants */
 #define RENEW_BATCH 64
 
-/* ---- The quick way --------------------------------------------------------------------- */
+/* ---- The quick way --------------------------------------------------------------- */
 
 static bool ticket_plain(const struct hf_ticket *ticket)
 {
-    const uint32_t quick = 1u << HF_MUTEX | 1u << HF_REENTRANT | 1u << HF_FAIR |
-                           1u << HF_WRITE;
+    const uint32_t quick =
+        1u << HF_MUTEX | 1u << HF_REENTRANT | 1u << HF_FAIR | 1u << HF_WRITE;
 
     return (quick >> ticket->kind & 1) && ticket->ttl_ns == 0 &&
            !(ticket->flags & HF_TICKET_DETACHED) && ticket->note[0] == '\0';
@@ -40,12 +40,13 @@ static uint32_t ticket_span(const struct hf_ticket *ticket)
 }
 
 /*
- * Token numbers come from a stock of this session, so that a lock nobody else wants costs
- * no traffic on the counter that all share: as good as fresh ones as long as they are
- * larger than the newest number of the record. The longer nobody has come between, the
- * larger the stock.
+ * Token numbers come from a stock of this session, so that a lock nobody else wants
+ * costs no traffic on the counter that all share: as good as fresh ones as long as they
+ * are larger than the newest number of the record. The longer nobody has come between,
+ * the larger the stock.
  */
-static uint64_t quick_token(struct file_queue *me, struct block_record *r, uint32_t span)
+static uint64_t quick_token(struct file_queue *me, struct block_record *r,
+                            uint32_t span)
 {
     uint64_t newest = __atomic_load_n(&r->newest, __ATOMIC_RELAXED);
     uint64_t token = me->stock;
@@ -89,7 +90,8 @@ static uint64_t quick_publish(struct file_queue *me, struct region_block *record
  */
 static inline uint64_t hint_of(uint32_t block, uint64_t word)
 {
-    return (word & ~(uint64_t)UINT32_MAX) | (uint64_t)block << 12 | word_turn(word) >> 8;
+    return (word & ~(uint64_t)UINT32_MAX) | (uint64_t)block << 12 |
+           word_turn(word) >> 8;
 }
 
 static inline uint32_t hint_block(uint64_t hint)
@@ -140,8 +142,8 @@ static inline uint64_t hint_find(struct file_queue *me, const struct hf_ticket *
 }
 
 /*
- * The first compare-exchange goes by memory: most often the word is as we left it, and a
- * look at it beforehand would cost as much again.
+ * The first compare-exchange goes by memory: most often the word is as we left it, and
+ * a look at it beforehand would cost as much again.
  */
 static bool attempt_quick(struct file_queue *me, struct hf_ticket *ticket)
 {
@@ -156,8 +158,7 @@ static bool attempt_quick(struct file_queue *me, struct hf_ticket *ticket)
     record = block_at(me, hint_block(hint));
     word = hint_word(hint);
     if (!word_swap(&record->word, &word, word_taken(word, me->slot)) &&
-        (word_gen(word) != word_gen(hint) ||
-         !word_open(word, ticket_passes(ticket)) ||
+        (word_gen(word) != word_gen(hint) || !word_open(word, ticket_passes(ticket)) ||
          !word_swap(&record->word, &word, word_taken(word, me->slot))))
         return false;
     quick_publish(me, record, word_taken(word, me->slot), ticket);
@@ -196,7 +197,7 @@ static bool withdraw_quick(struct file_queue *me, struct hf_ticket *ticket)
     return true;
 }
 
-/* ---- Attempt, in the guard --------------------------------------------------------------- */
+/* ---- Attempt, in the guard ------------------------------------------------------- */
 
 enum entry {
     ENTRY_IN,
@@ -335,7 +336,7 @@ static enum entry ticket_enter(struct file_queue *me, struct hf_ticket *ticket,
     return entry;
 }
 
-/* ---- Attempt ------------------------------------------------------------------------------ */
+/* ---- Attempt --------------------------------------------------------------------- */
 
 static void answer_failed(struct file_queue *me, struct hf_ticket *ticket,
                           const hf_error *why)
@@ -354,7 +355,8 @@ static void answer_later(struct file_queue *me, struct hf_ticket *ticket,
         me->host->ops->queued(me->host, ticket, GUARD_RETRY_NS);
 }
 
-static int ticket_prepare(struct file_queue *me, struct hf_ticket *ticket, hf_error *why)
+static int ticket_prepare(struct file_queue *me, struct hf_ticket *ticket,
+                          hf_error *why)
 {
     if (!me->targets)
         me->targets = hf__alloc(SLOT_COUNT * sizeof(*me->targets));
@@ -415,7 +417,8 @@ static void attempt_slow(struct file_queue *me, struct hf_ticket *ticket)
         me->host->ops->granted(me->host, ticket, &grant);
 }
 
-/* A ticket that was attempted before: says what is the case. False: nothing is there. */
+/* A ticket that was attempted before: says what is the case. False: nothing is
+ * there. */
 static bool attempt_known(struct file_queue *me, struct hf_ticket *ticket)
 {
     struct hf_grant grant = { .span = 1 };
@@ -470,7 +473,7 @@ void hf__queue_attempt(void *session, struct hf_ticket *ticket)
     }
 }
 
-/* ---- Withdraw ------------------------------------------------------------------------------ */
+/* ---- Withdraw -------------------------------------------------------------------- */
 
 static bool quick_end(struct file_queue *me, const struct hf_ticket *ticket)
 {
@@ -527,9 +530,10 @@ void hf__queue_withdraw(void *session, struct hf_ticket *ticket)
     me->host->ops->withdrawn(me->host, ticket, answer);
 }
 
-/* ---- Renew and interest ---------------------------------------------------------------------- */
+/* ---- Renew and interest ---------------------------------------------------------- */
 
-static enum hf_renewal ticket_renew(struct file_queue *me, const struct hf_ticket *ticket,
+static enum hf_renewal ticket_renew(struct file_queue *me,
+                                    const struct hf_ticket *ticket,
                                     enum hf_renew_mode mode, int64_t now)
 {
     struct region_block *place;
@@ -568,8 +572,8 @@ static void batch_renew(struct file_queue *me, struct hf_ticket *const *tickets,
     bool entered = hf__guard_enter(me, &why) == 0;
 
     for (size_t i = 0; i < count; i++) {
-        answers[i] = entered ? ticket_renew(me, tickets[i], mode, now)
-                             : HF_RENEWAL_UNKNOWN;
+        answers[i] =
+            entered ? ticket_renew(me, tickets[i], mode, now) : HF_RENEWAL_UNKNOWN;
         if (answers[i] == HF_RENEWED)
             lease_note(me, tickets[i]);
     }

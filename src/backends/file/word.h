@@ -8,8 +8,9 @@
  * says that `slot` did so; only the owner, or a process inside the guard, may undo it.
  * SLOW says that places in the table manage the lock; such a word changes inside the
  * guard alone. A block that is no record is SLOW, and a record that is made anew has a
- * new generation, so whoever remembers an old one never gets in. `turn` counts the quick
- * grants: what the record says of its holder is valid if it carries the same turn.
+ * new generation, so whoever remembers an old one never gets in. `turn` counts the
+ * quick grants: what the record says of its holder is valid if it carries the same
+ * turn.
  *
  * With waiters there is WAIT, and how the lock is passed on depends on two more:
  *
