@@ -83,7 +83,7 @@ int bench_write_json(const struct bench *bench);
 void bench_url(const struct bench *bench, const char *name, const char *options,
                char *url, size_t size);
 
-/* ---- Clocks and cores ----------------------------------------------------------- */
+/* ---- Clocks and cores ------------------------------------------------------------ */
 
 int64_t now_ns(void);
 int64_t cpu_ns(void); /* of this process, all threads */
@@ -92,7 +92,7 @@ void pin_all(void);   /* to all cores the program was given */
 size_t heap_bytes(void);
 int thread_count(void); /* of this process */
 
-/* ---- Many workers on one thing (contest.c) -------------------------------------- */
+/* ---- Many workers on one thing (contest.c) --------------------------------------- */
 
 /* What the workers fight for. enter and leave return 0, 1 to stop quietly, or -1. */
 struct contest {
@@ -112,7 +112,7 @@ struct contest {
 enum { RATE, SLOWEST, WAIT_MEDIAN, WAIT_MAX };
 int contest_sample(struct bench *bench, void *contest, struct figures *ret_figures);
 
-/* ---- Raw limits (raw.c) --------------------------------------------------------- */
+/* ---- Raw limits (raw.c) ---------------------------------------------------------- */
 
 /* Figures: ns and CPU ns of a flock(2) pair, on a file inside bench->dir. */
 int raw_flock_pair(struct bench *bench, void *path, struct figures *ret_figures);
@@ -124,7 +124,7 @@ extern const struct contest contest_flock; /* 8 open files, one inode */
 extern const struct contest contest_ring;  /* 8 processes pass a token through pipes */
 extern const struct contest contest_mutex; /* 8 threads, one pthread mutex */
 
-/* ---- Groups of rows ------------------------------------------------------------- */
+/* ---- Groups of rows -------------------------------------------------------------- */
 
 void rows_pair(struct bench *bench);
 void rows_processes(struct bench *bench);

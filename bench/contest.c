@@ -44,7 +44,7 @@ struct worker {
     int gate; /* read end */
 };
 
-/* ---- Waits ---------------------------------------------------------------------- */
+/* ---- Waits ----------------------------------------------------------------------- */
 
 static int bucket_of(int64_t ns)
 {
@@ -80,7 +80,7 @@ static double median_wait(const struct arena *arena, uint64_t total)
     return bucket_middle(bucket);
 }
 
-/* ---- One worker ----------------------------------------------------------------- */
+/* ---- One worker ------------------------------------------------------------------ */
 
 static int work_plain(struct contest *contest, struct arena *arena, struct slot *slot,
                       void *state)
@@ -138,7 +138,7 @@ static void *worker_run(void *arg)
     return NULL;
 }
 
-/* ---- All of them ---------------------------------------------------------------- */
+/* ---- All of them ----------------------------------------------------------------- */
 
 static int worker_start(struct worker *worker, int gate_write)
 {

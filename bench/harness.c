@@ -19,7 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* ---- Clocks and cores ----------------------------------------------------------- */
+/* ---- Clocks and cores ------------------------------------------------------------ */
 
 static int64_t clock_ns(clockid_t id)
 {
@@ -88,7 +88,7 @@ int thread_count(void)
     return count;
 }
 
-/* ---- Measuring ------------------------------------------------------------------ */
+/* ---- Measuring ------------------------------------------------------------------- */
 
 static int compare_doubles(const void *a, const void *b)
 {
@@ -146,7 +146,7 @@ int bench_alternate(struct bench *bench, const char *title, sampler *ours,
     return rc;
 }
 
-/* ---- Reporting ------------------------------------------------------------------ */
+/* ---- Reporting ------------------------------------------------------------------- */
 
 int bench_error(const char *what, const hf_error *why)
 {
@@ -241,7 +241,7 @@ void bench_missing(struct bench *bench, const struct measure *measure)
     bench_report(bench, measure, NAN, NAN);
 }
 
-/* ---- JSON ----------------------------------------------------------------------- */
+/* ---- JSON ------------------------------------------------------------------------ */
 
 static void row_json(FILE *out, const struct row *row, const char *separator)
 {

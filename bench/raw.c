@@ -24,7 +24,7 @@
 
 #define BATCH 256
 
-/* ---- Pairs ---------------------------------------------------------------------- */
+/* ---- Pairs ----------------------------------------------------------------------- */
 
 int raw_flock_pair(struct bench *bench, void *path, struct figures *ret_figures)
 {
@@ -64,7 +64,7 @@ int raw_mutex_pair(struct bench *bench, void *unused, struct figures *ret_figure
     return 0;
 }
 
-/* ---- Contests ------------------------------------------------------------------- */
+/* ---- Contests -------------------------------------------------------------------- */
 
 static int flock_begin(struct contest *contest, int index, void **ret_state)
 {
@@ -177,7 +177,7 @@ const struct contest contest_mutex = {
     .end = mutex_end,
 };
 
-/* ---- Chain ---------------------------------------------------------------------- */
+/* ---- Chain ----------------------------------------------------------------------- */
 
 static int chain_link(int epoll, int *fds, int index)
 {

@@ -18,7 +18,7 @@
 
 #define PATIENCE_MS 60000
 
-/* ---- Our side ------------------------------------------------------------------- */
+/* ---- Our side -------------------------------------------------------------------- */
 
 struct seat {
     hf_client *client;
@@ -81,7 +81,7 @@ static const struct contest contest_ours = {
     .end = seat_end,
 };
 
-/* ---- The ring, made anew for each sample ---------------------------------------- */
+/* ---- The ring, made anew for each sample ----------------------------------------- */
 
 static int ring_sample(struct bench *bench, void *arg, struct figures *ret_figures)
 {
@@ -101,7 +101,7 @@ static int ring_sample(struct bench *bench, void *arg, struct figures *ret_figur
     return rc;
 }
 
-/* ---- Processes ------------------------------------------------------------------ */
+/* ---- Processes ------------------------------------------------------------------- */
 
 /* The rows of one kind, in the order of reporting. */
 struct quartet {
@@ -173,7 +173,7 @@ void rows_processes(struct bench *bench)
     process_rows(bench, &ours, ring_sample, &ring, &fair);
 }
 
-/* ---- Threads -------------------------------------------------------------------- */
+/* ---- Threads --------------------------------------------------------------------- */
 
 /* The uncontended raw pair, told as a rate. */
 static int flock_rate(struct bench *bench, void *path, struct figures *ret_figures)

@@ -29,7 +29,7 @@ static int fail(const char *what, const hf_error *why)
     return 1;
 }
 
-/* ---- The guarded number --------------------------------------------------------- */
+/* ---- The guarded number ---------------------------------------------------------- */
 
 static long counter_read(void)
 {
@@ -54,7 +54,7 @@ static int counter_add(void)
     return fclose(file);
 }
 
-/* ---- Children ------------------------------------------------------------------- */
+/* ---- Children -------------------------------------------------------------------- */
 
 static int worker(int number)
 {
@@ -98,7 +98,7 @@ static int victim(int ready)
         pause();
 }
 
-/* ---- The three acts ------------------------------------------------------------- */
+/* ---- The three acts -------------------------------------------------------------- */
 
 static int act_contend(void)
 {

@@ -20,9 +20,9 @@ static inline int hf__code(int code)
 }
 
 /* Macros, so that compiler and analyser see that what comes back is the code itself. */
-#define hf__fail(why, code, ...) \
+#define hf__fail(why, code, ...)                                                       \
     (hf__error_set((why), (code), __VA_ARGS__), hf__code(code))
-#define hf__fail_sys(why, code, sys, ...) \
+#define hf__fail_sys(why, code, sys, ...)                                              \
     (hf__error_set_sys((why), (code), (sys), __VA_ARGS__), hf__code(code))
 
 /* The code's own sentence. */

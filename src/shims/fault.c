@@ -7,9 +7,9 @@
  * the store, and the table.
  *
  * Runs as any store does: under the client's lock, one call at a time. Only the plan is
- * shared between clients and has a mutex. Core never calls into a store that is answering,
- * so the records change under our feet only when we call the inner store, and every walk
- * that did so starts again from the front.
+ * shared between clients and has a mutex. Core never calls into a store that is
+ * answering, so the records change under our feet only when we call the inner store,
+ * and every walk that did so starts again from the front.
  */
 #include "fault.h"
 
@@ -42,7 +42,7 @@ static struct {
 
 static atomic_bool paused;
 
-/* ---- The plan --------------------------------------------------------------------- */
+/* ---- The plan -------------------------------------------------------------------- */
 
 void hf__fault_plan(const struct hf_fault *faults, size_t count)
 {
@@ -86,7 +86,7 @@ struct hf_fault hf__fault_next(enum hf_fault_op op)
     return found;
 }
 
-/* ---- Calls: from core to the inner store --------------------------------------------- */
+/* ---- Calls: from core to the inner store ----------------------------------------- */
 
 static void call_forward(struct session *s, enum hf_fault_op op, void *key,
                          enum hf_renew_mode mode)
@@ -171,7 +171,7 @@ static void session_tick(void *arg)
         hf__fault_arm(s);
 }
 
-/* ---- The table ------------------------------------------------------------------------ */
+/* ---- The table ------------------------------------------------------------------- */
 
 static const struct shim *shim_find(const char *scheme)
 {

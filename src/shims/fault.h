@@ -2,9 +2,9 @@
 /*
  * A store that wraps a store and breaks it on order.
  *
- * hf__fault_register(inner) makes "fault+<scheme>" known for each scheme of `inner`. The
- * plan is one for the whole process and applies to every session of every shim. With no
- * plan every call and every answer goes straight through. For tests.
+ * hf__fault_register(inner) makes "fault+<scheme>" known for each scheme of `inner`.
+ * The plan is one for the whole process and applies to every session of every shim.
+ * With no plan every call and every answer goes straight through. For tests.
  */
 #ifndef HF_SHIMS_FAULT_H
 #define HF_SHIMS_FAULT_H

@@ -12,7 +12,7 @@
 
 #define TICK_NS INT64_C(1000000)
 
-/* ---- Records ---------------------------------------------------------------------- */
+/* ---- Records --------------------------------------------------------------------- */
 
 struct record *hf__fault_find(struct session *s, enum hf_fault_op op, const void *key)
 {
@@ -61,7 +61,7 @@ void hf__fault_arm(struct session *s)
                                  s->outer->ops->now(s->outer) + TICK_NS);
 }
 
-/* ---- Answers: from the inner store to core ------------------------------------------ */
+/* ---- Answers: from the inner store to core --------------------------------------- */
 
 void hf__fault_deliver(struct session *s, void *key, const struct answer *answer)
 {

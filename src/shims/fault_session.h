@@ -3,9 +3,9 @@
  * Inside the fault shim: a session and its records, shared by fault.c (calls, from core
  * to the store) and fault_host.c (answers, from the store to core).
  *
- * A record is a call whose answer is to be tampered with, or that a pause keeps back, or
- * an answer that is not delivered yet. Without a fault and without a pause there are no
- * records and all goes straight through. A newer call for the same ticket or request
+ * A record is a call whose answer is to be tampered with, or that a pause keeps back,
+ * or an answer that is not delivered yet. Without a fault and without a pause there are
+ * no records and all goes straight through. A newer call for the same ticket or request
  * replaces the record of an older one: its late answer would be one that nobody waits
  * for any more. When `withdrawn` has been passed on the ticket belongs to core again,
  * and all records about it are dropped.

@@ -113,7 +113,7 @@ static void nonsense_is_no_id(struct env *e)
     }
 }
 
-/* ---- Detached --------------------------------------------------------------------------- */
+/* ---- Detached -------------------------------------------------------------------- */
 
 static void detached_outlives_client(struct env *e)
 {
@@ -186,7 +186,7 @@ static void waiter_gets_detached(struct env *e)
     check_free(e);
 }
 
-/* ---- Between processes --------------------------------------------------------------------- */
+/* ---- Between processes ----------------------------------------------------------- */
 
 static void adopt_in_another_process(struct env *e)
 {

@@ -131,7 +131,7 @@ static void op_free_races_grant(struct env *e)
     check_free(e);
 }
 
-/* ---- Inside a callback ------------------------------------------------------------------ */
+/* ---- Inside a callback ----------------------------------------------------------- */
 
 struct inside {
     struct env *e;

@@ -21,7 +21,7 @@ static void acquire_refused(hf_client *client, const hf_want *wants, size_t coun
     CHECK_EQ(told.ended, 0);
 }
 
-/* ---- Names ------------------------------------------------------------------------------- */
+/* ---- Names ----------------------------------------------------------------------- */
 
 const char *const bad_names[] = {
     "",
@@ -90,7 +90,7 @@ static void bad_lock_calls(struct env *e)
     CHECK_EQ(seen(e, client, HF_HOLDER), 0);
 }
 
-/* ---- Wants ------------------------------------------------------------------------------- */
+/* ---- Wants ----------------------------------------------------------------------- */
 
 static void bad_wants_are_refused(struct env *e)
 {
@@ -167,7 +167,7 @@ static void two_kinds_are_refused(struct env *e)
     CHECK(e->form->code == HF_MUTEX);
 }
 
-/* ---- Options ------------------------------------------------------------------------------ */
+/* ---- Options --------------------------------------------------------------------- */
 
 static void bad_options_are_refused(struct env *e)
 {
@@ -198,7 +198,7 @@ static void bad_options_are_refused(struct env *e)
     CHECK_EQ(seen(e, client, HF_HOLDER), 0);
 }
 
-/* ---- Holds and ops -------------------------------------------------------------------------- */
+/* ---- Holds and ops --------------------------------------------------------------- */
 
 static void bad_pointers_are_refused(struct env *e)
 {

@@ -35,7 +35,7 @@ static void objects_are_no_locks(struct env *e)
     CHECK(e->form != NULL);
 }
 
-/* ---- Latch and cell --------------------------------------------------------------------------- */
+/* ---- Latch and cell -------------------------------------------------------------- */
 
 static void bad_latch_calls_are_refused(struct env *e)
 {

@@ -39,7 +39,7 @@ const struct cell matrix[] = {
     { NULL, NULL, NULL, NULL },
 };
 
-/* ---- Walking: stores x forms x scenarios ----------------------------------------------- */
+/* ---- Walking: stores x forms x scenarios ----------------------------------------- */
 
 typedef void cell_visit(void *user, const struct cell *cell);
 
@@ -79,7 +79,7 @@ const struct scenario *scenario_find(const char *name)
     return NULL;
 }
 
-/* ---- --list, --cells, --check-matrix ------------------------------------------------------ */
+/* ---- --list, --cells, --check-matrix --------------------------------------------- */
 
 static void scenario_print(const struct scenario *scenario)
 {

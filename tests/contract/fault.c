@@ -23,7 +23,7 @@ static void one_hold_is_seen(struct env *e, hf_client *watcher, const hf_hold *h
     CHECK_EQ(seen(e, watcher, HF_WAITER), 0);
 }
 
-/* ---- Lost replies -------------------------------------------------------------------------- */
+/* ---- Lost replies ---------------------------------------------------------------- */
 
 static void lost_grants(struct env *e)
 {
@@ -135,7 +135,7 @@ static void lost_look(struct env *e)
     let_go(hold);
 }
 
-/* ---- Cannot ----------------------------------------------------------------------------------- */
+/* ---- Cannot ---------------------------------------------------------------------- */
 
 static void unreachable_says_so(struct env *e)
 {

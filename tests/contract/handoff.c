@@ -14,7 +14,7 @@ static hf_client *handoff_client(struct env *e, int handoff)
     return client_with(e, &options);
 }
 
-/* ---- A thousand ------------------------------------------------------------------------ */
+/* ---- A thousand ------------------------------------------------------------------ */
 
 struct drain {
     struct guarded guarded;
@@ -53,7 +53,7 @@ static void thousand_waiters_drain(struct env *e)
     free(drain);
 }
 
-/* ---- The bound --------------------------------------------------------------------------- */
+/* ---- The bound ------------------------------------------------------------------- */
 
 #define LOCAL 40
 
@@ -121,7 +121,7 @@ static void others_get_their_turn(struct env *e)
     check_free(e);
 }
 
-/* ---- Threads ------------------------------------------------------------------------------ */
+/* ---- Threads --------------------------------------------------------------------- */
 
 struct crowd {
     struct env *e;

@@ -2,9 +2,9 @@
 /*
  * Leases: their end, their renewal, their limits. All on the virtual clock.
  *
- * Leases are tens of seconds long, so that real time, which runs as well, plays no part.
- * The clock moves in steps no larger than what a scenario wants to be noticed, and after
- * each step the scenario waits for what must follow from it.
+ * Leases are tens of seconds long, so that real time, which runs as well, plays no
+ * part. The clock moves in steps no larger than what a scenario wants to be noticed,
+ * and after each step the scenario waits for what must follow from it.
  */
 #include "contract.h"
 
@@ -56,7 +56,7 @@ static void client_default_lease(struct env *e)
     let_go(hold);
 }
 
-/* ---- The end -------------------------------------------------------------------------- */
+/* ---- The end --------------------------------------------------------------------- */
 
 static void fixed_lease_ends(struct env *e)
 {
@@ -119,7 +119,7 @@ static void expiry_is_told(struct env *e)
     CHECK_EQ(told.lost, 1);
 }
 
-/* ---- Renewal ---------------------------------------------------------------------------- */
+/* ---- Renewal --------------------------------------------------------------------- */
 
 /* One step of the clock, and the renewal that it makes due. */
 static void step(hf_hold *hold, int64_t ms)
@@ -202,7 +202,7 @@ static void max_hold_ends(struct env *e)
     let_go(other);
 }
 
-/* ---- Verify and extend -------------------------------------------------------------------- */
+/* ---- Verify and extend ----------------------------------------------------------- */
 
 static void verify_asks_the_store(struct env *e)
 {

@@ -11,7 +11,7 @@
 
 #include "contract.h"
 
-/* ---- Close ----------------------------------------------------------------------------- */
+/* ---- Close ----------------------------------------------------------------------- */
 
 static void close_frees(struct env *e)
 {
@@ -133,7 +133,7 @@ static void clients_come_and_go(struct env *e)
     check_free(e);
 }
 
-/* ---- Fork -------------------------------------------------------------------------------- */
+/* ---- Fork ------------------------------------------------------------------------ */
 
 static bool thread_sleeps(const char *number)
 {
@@ -242,8 +242,8 @@ static void fork_child_ends(struct env *e)
     let_go(hold);
 }
 
-/* A client that the child opens itself is one like any other. (It starts no thread: race
- * detectors cannot do that after a fork.) */
+/* A client that the child opens itself is one like any other. (It starts no thread:
+ * race detectors cannot do that after a fork.) */
 static void child_own_client(struct env *e, hf_client *client, hf_hold *hold)
 {
     (void)client;

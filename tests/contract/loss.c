@@ -186,7 +186,7 @@ static void watch_releases(struct env *e)
     check_free(e);
 }
 
-/* ---- Asking ---------------------------------------------------------------------------- */
+/* ---- Asking ---------------------------------------------------------------------- */
 
 static void revoke_is_told(struct env *e)
 {

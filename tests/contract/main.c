@@ -28,7 +28,7 @@ struct request {
     size_t jobs;
 };
 
-/* ---- Running -------------------------------------------------------------------------------- */
+/* ---- Running --------------------------------------------------------------------- */
 
 static bool cell_wanted(const struct cell *cell, const struct request *request)
 {
@@ -99,7 +99,7 @@ static int run_tap(const struct request *request)
     return count > 0 && tap.failed == 0 ? 0 : 1;
 }
 
-/* ---- --matrix --------------------------------------------------------------------------------- */
+/* ---- --matrix -------------------------------------------------------------------- */
 
 struct row {
     const struct store *store;
@@ -169,7 +169,7 @@ static int run_matrix(const struct request *request)
     return rc;
 }
 
-/* ---- --one -------------------------------------------------------------------------------------- */
+/* ---- --one ----------------------------------------------------------------------- */
 
 static int run_one(const struct request *request)
 {
@@ -190,7 +190,7 @@ static int run_one(const struct request *request)
     return 0;
 }
 
-/* ---- The command line ------------------------------------------------------------------------------ */
+/* ---- The command line ------------------------------------------------------------ */
 
 static const struct option options[] = {
     { "list", no_argument, NULL, 'l' },

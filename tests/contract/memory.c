@@ -2,9 +2,10 @@
 /*
  * Out of memory, at every point once.
  *
- * Each body is run again and again, and each time one allocation later fails, until none
- * does. It may then succeed or answer HF_ENOMEM, and nothing else; what it took must be
- * gone afterwards, and releasing must always work. Leaks show in the residue check.
+ * Each body is run again and again, and each time one allocation later fails, until
+ * none does. It may then succeed or answer HF_ENOMEM, and nothing else; what it took
+ * must be gone afterwards, and releasing must always work. Leaks show in the residue
+ * check.
  */
 #include "contract.h"
 

@@ -23,7 +23,7 @@ static hf_acquire_options waits(int64_t timeout)
     return options;
 }
 
-/* ---- All or nothing ------------------------------------------------------------------- */
+/* ---- All or nothing -------------------------------------------------------------- */
 
 /* One of three is taken, each in turn: the other two are handed back. */
 static void all_or_nothing(struct env *e)
@@ -102,7 +102,7 @@ static void killed_halfway_frees_all(struct env *e)
     let_go(held(e, client, .timeout = HF_FOREVER));
 }
 
-/* ---- Order ------------------------------------------------------------------------------ */
+/* ---- Order ----------------------------------------------------------------------- */
 
 struct pair {
     hf_client *clients[2];
@@ -219,7 +219,7 @@ static void multi_enters_again(struct env *e)
     let_go(one_held(other, hf_reentrant("r")));
 }
 
-/* ---- Stripes ------------------------------------------------------------------------------ */
+/* ---- Stripes --------------------------------------------------------------------- */
 
 #define STRIPES 16
 #define KEYS 400

@@ -116,7 +116,7 @@ static void any_thread_releases(struct env *e)
     check_free(e);
 }
 
-/* ---- A crowd ---------------------------------------------------------------------- */
+/* ---- A crowd --------------------------------------------------------------------- */
 
 #define CROWD 100
 #define ROUNDS 3
@@ -181,7 +181,7 @@ static void eight_tryers(struct env *e)
     check_free(e);
 }
 
-/* ---- hf_lock ---------------------------------------------------------------------- */
+/* ---- hf_lock --------------------------------------------------------------------- */
 
 static void lock_is_a_mutex(struct env *e)
 {

@@ -2,8 +2,8 @@
 /*
  * Which names are one lock and which are two, and what many names leave behind.
  *
- * Every name that holdfast accepts has to work on every store, whatever the store itself
- * thinks of slashes, dots, case or length.
+ * Every name that holdfast accepts has to work on every store, whatever the store
+ * itself thinks of slashes, dots, case or length.
  */
 #include <stdio.h>
 #include <string.h>
@@ -124,7 +124,7 @@ static void kin_exclude_each_other(struct env *e)
     CHECK(e->form->code == HF_MUTEX);
 }
 
-/* ---- Many names ---------------------------------------------------------------------- */
+/* ---- Many names ------------------------------------------------------------------ */
 
 static void names_visit(struct env *e, hf_client *client, int from, int to)
 {

@@ -44,7 +44,7 @@ static void process_release_wakes(struct env *e)
     CHECK_BUSY(e, client, .rival = true);
 }
 
-/* ---- The end of a holder ------------------------------------------------------------------ */
+/* ---- The end of a holder --------------------------------------------------------- */
 
 typedef void taker_end(struct taker *taker);
 
@@ -130,7 +130,7 @@ static void stopped_holder_keeps(struct env *e)
     let_go(held(e, client, .rival = true));
 }
 
-/* ---- The end of a waiter -------------------------------------------------------------------- */
+/* ---- The end of a waiter --------------------------------------------------------- */
 
 static void waiter_is_killed(struct env *e)
 {
@@ -174,7 +174,7 @@ static void holder_and_waiter_are_killed(struct env *e)
     let_go(waiter.hold);
 }
 
-/* ---- A crowd of processes ---------------------------------------------------------------------- */
+/* ---- A crowd of processes -------------------------------------------------------- */
 
 #define CROWD 8
 #define ROUNDS 40

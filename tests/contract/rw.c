@@ -36,7 +36,7 @@ static hf_hold *op_held(hf_op *op)
     return hold;
 }
 
-/* ---- Readers ------------------------------------------------------------------------- */
+/* ---- Readers --------------------------------------------------------------------- */
 
 static void readers_share(struct env *e)
 {
@@ -137,7 +137,7 @@ static void killed_reader_frees_writer(struct env *e)
     let_go(op_held(writer));
 }
 
-/* ---- A crowd -------------------------------------------------------------------------- */
+/* ---- A crowd --------------------------------------------------------------------- */
 
 struct crowd {
     hf_client *clients[3];
@@ -180,7 +180,7 @@ static void readers_and_writers(struct env *e)
     free(crowd);
 }
 
-/* ---- Down ------------------------------------------------------------------------------- */
+/* ---- Down ------------------------------------------------------------------------ */
 
 static void downgrade_lets_readers_in(struct env *e)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Semaphores: up to N and never more, whoever dies; weighted permits that do not starve;
- * expiring permits with an id and a lease each.
+ * Semaphores: up to N and never more, whoever dies; weighted permits that do not
+ * starve; expiring permits with an id and a lease each.
  *
- * Scenarios that both kinds share make their wants through the form, so that a permit is
- * one of hf_permits() or one hf_expiring().
+ * Scenarios that both kinds share make their wants through the form, so that a permit
+ * is one of hf_permits() or one hf_expiring().
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -59,7 +59,7 @@ static hf_hold *op_held(hf_op *op)
     return hold;
 }
 
-/* ---- Up to N --------------------------------------------------------------------------- */
+/* ---- Up to N --------------------------------------------------------------------- */
 
 static void drain_then_one(struct env *e)
 {
@@ -200,7 +200,7 @@ static void limits_must_agree(struct env *e)
     let_go(permit_held(e, b, permit_want(e, 5))); /* a free name has no limit */
 }
 
-/* ---- Death ------------------------------------------------------------------------------- */
+/* ---- Death ----------------------------------------------------------------------- */
 
 static void killed_permits_come_back(struct env *e)
 {
@@ -221,7 +221,7 @@ static void killed_permits_come_back(struct env *e)
     let_go(last);
 }
 
-/* ---- Weights ------------------------------------------------------------------------------- */
+/* ---- Weights --------------------------------------------------------------------- */
 
 static void weights_add_up(struct env *e)
 {
@@ -273,7 +273,7 @@ static void large_want_gives_up(struct env *e)
     let_go(small);
 }
 
-/* ---- Expiring permits ------------------------------------------------------------------------ */
+/* ---- Expiring permits ------------------------------------------------------------ */
 
 static void permits_have_ids(struct env *e)
 {

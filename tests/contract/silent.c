@@ -16,7 +16,7 @@ static hf_client *hasty_client(struct env *e)
     return client_with(e, &options);
 }
 
-/* ---- Late and silent ---------------------------------------------------------------- */
+/* ---- Late and silent ------------------------------------------------------------- */
 
 static void delayed_answers(struct env *e)
 {
@@ -127,7 +127,7 @@ static void close_beside_silent_store(struct env *e)
     check_free(e);
 }
 
-/* ---- Renewal -------------------------------------------------------------------------------------- */
+/* ---- Renewal --------------------------------------------------------------------- */
 
 static void overdue_renewal_is_doubtful(struct env *e)
 {

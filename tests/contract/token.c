@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Fencing: every grant on a name has a larger token than all grants before it, whatever
- * ended those, and a resource that looks at tokens is safe from a holder that overslept.
+ * ended those, and a resource that looks at tokens is safe from a holder that
+ * overslept.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -131,10 +132,10 @@ static void token_over_processes(struct env *e)
     }
 }
 
-/* ---- The fenced register ----------------------------------------------------------------- */
+/* ---- The fenced register --------------------------------------------------------- */
 
-/* The holder is stopped, its lease ends, the next one writes; when the first wakes up it
- * says "lost" before it has asked anybody, and the register refuses its token. */
+/* The holder is stopped, its lease ends, the next one writes; when the first wakes up
+ * it says "lost" before it has asked anybody, and the register refuses its token. */
 static void stale_write_is_refused(struct env *e)
 {
     char path[256];

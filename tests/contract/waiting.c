@@ -84,7 +84,7 @@ static void forever_is_forever(struct env *e)
     let_go(other);
 }
 
-/* ---- Cancel --------------------------------------------------------------------------- */
+/* ---- Cancel ---------------------------------------------------------------------- */
 
 static void cancel_while_waiting(struct env *e)
 {
@@ -178,7 +178,7 @@ static void cancel_lets_next_in(struct env *e)
     let_go(other);
 }
 
-/* ---- Races ------------------------------------------------------------------------------ */
+/* ---- Races ----------------------------------------------------------------------- */
 
 #define RACES 200
 
@@ -253,7 +253,7 @@ static void timeout_races_grant(struct env *e)
     check_free(e);
 }
 
-/* ---- Waiters sleep ------------------------------------------------------------------------ */
+/* ---- Waiters sleep --------------------------------------------------------------- */
 
 static int64_t cpu_us(void)
 {

@@ -185,7 +185,7 @@ static void mode_default(void)
     CHECK_EQ(st.st_mode & 07777, 0600);
 }
 
-/* ---- The default directory, on a /var/tmp of our own ---------------------------- */
+/* ---- The default directory, on a /var/tmp of our own ----------------------------- */
 
 static const char *default_path(void)
 {

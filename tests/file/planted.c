@@ -23,7 +23,7 @@ static void write_file(const char *path, const void *bytes, size_t size)
     close(fd);
 }
 
-/* ---- Not a regular file --------------------------------------------------------- */
+/* ---- Not a regular file ---------------------------------------------------------- */
 
 static void state_is_link(void)
 {
@@ -98,7 +98,7 @@ static void lock_is_planted(void)
     CHECK_EQ(st.st_size, 8);
 }
 
-/* ---- Damage --------------------------------------------------------------------- */
+/* ---- Damage ---------------------------------------------------------------------- */
 
 static void state_is_garbage(void)
 {
@@ -152,7 +152,7 @@ static void counter_at_its_end(void)
     check_refused(url_of(scratch, NULL), HF_ECORRUPT, 0, "remove");
 }
 
-/* ---- Deleted under us (flock) --------------------------------------------------- */
+/* ---- Deleted under us (flock) ---------------------------------------------------- */
 
 /* A look at the path counts for some microseconds, and for a tick when letting go. */
 static void let_looks_age(int64_t ms)

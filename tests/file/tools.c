@@ -16,7 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* ---- Places and URLs ------------------------------------------------------------ */
+/* ---- Places and URLs ------------------------------------------------------------- */
 
 #define BUFFERS 8
 #define BUFFER_SIZE 8192
@@ -52,7 +52,7 @@ const char *state_name(void)
     return layout == QUEUE ? "state" : ".holdfast-tokens";
 }
 
-/* ---- Root ----------------------------------------------------------------------- */
+/* ---- Root ------------------------------------------------------------------------ */
 
 void need_root(void)
 {
@@ -69,7 +69,7 @@ void private_tmpfs(const char *path, const char *options)
     CHECK(mount("none", path, "tmpfs", 0, options) == 0);
 }
 
-/* ---- Snapshots ------------------------------------------------------------------ */
+/* ---- Snapshots ------------------------------------------------------------------- */
 
 /* FNV-1a over the contents; only the beginning, which is where headers are. */
 static unsigned long content_hash(int dir_fd, const char *name)
@@ -134,7 +134,7 @@ void snapshot(const char *path, char *text, size_t size)
     tree_describe(path, 0, text, size);
 }
 
-/* ---- Clients -------------------------------------------------------------------- */
+/* ---- Clients --------------------------------------------------------------------- */
 
 static int descriptor_count(void)
 {
@@ -195,7 +195,7 @@ int try_want(hf_client *client, hf_want want, hf_hold **ret_hold)
     return hf_acquire(client, &want, 1, NULL, ret_hold, NULL);
 }
 
-/* ---- Other processes ------------------------------------------------------------ */
+/* ---- Other processes ------------------------------------------------------------- */
 
 void other_start(struct other *other, void (*body)(void *arg), void *arg)
 {

@@ -2,11 +2,11 @@
 /*
  * The environment of one scenario, and the residue check at its end.
  *
- * env_run() is called once per process, on its main thread. It opens and closes a client
- * before it takes the first count, so that what the library sets up once per process is
- * not taken for a leak. After the scenario everything it left open is closed, a fresh
- * client must see an empty store, and descriptors, threads and blocks of memory must be
- * as many as before.
+ * env_run() is called once per process, on its main thread. It opens and closes a
+ * client before it takes the first count, so that what the library sets up once per
+ * process is not taken for a leak. After the scenario everything it left open is
+ * closed, a fresh client must see an empty store, and descriptors, threads and blocks
+ * of memory must be as many as before.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -28,7 +28,7 @@ struct count {
     size_t blocks;
 };
 
-/* ---- Clients -------------------------------------------------------------------- */
+/* ---- Clients --------------------------------------------------------------------- */
 
 static hf_client **client_slot(struct env *e, const hf_client *client)
 {
@@ -68,7 +68,7 @@ void client_close(struct env *e, hf_client *client)
     hf_close(client);
 }
 
-/* ---- The clock -------------------------------------------------------------------- */
+/* ---- The clock ------------------------------------------------------------------- */
 
 static void clock_make(const struct env *e)
 {
@@ -88,7 +88,7 @@ void clock_advance(int64_t ms)
     hf__clock_shift_add(ms * HF_NS_PER_MS);
 }
 
-/* ---- Memory ------------------------------------------------------------------------ */
+/* ---- Memory ---------------------------------------------------------------------- */
 
 void memory_fail(uint64_t nth)
 {
@@ -106,7 +106,7 @@ uint64_t store_weight(struct env *e)
     return e->store->weight(e);
 }
 
-/* ---- Residue ---------------------------------------------------------------------- */
+/* ---- Residue --------------------------------------------------------------------- */
 
 static size_t entries_count(const char *path)
 {
@@ -164,7 +164,7 @@ static void residue_check_store(struct env *e)
         check_failed(__FILE__, __LINE__, "nothing may be left, but there is %s", text);
 }
 
-/* ---- A run ------------------------------------------------------------------------- */
+/* ---- A run ----------------------------------------------------------------------- */
 
 static void ballasts_done(struct env *e)
 {

@@ -3,9 +3,9 @@
  * The things that locks guard: used by threads of a scenario and, through a file that
  * they all map, by takers.
  *
- * A visit counts with a load and a store, not with an atomic increment (relaxed, so that
- * no compiler and no race detector objects): if two holders are ever inside at once, an
- * increment is lost or somebody is met.
+ * A visit counts with a load and a store, not with an atomic increment (relaxed, so
+ * that no compiler and no race detector objects): if two holders are ever inside at
+ * once, an increment is lost or somebody is met.
  */
 #include <fcntl.h>
 #include <sys/mman.h>

@@ -3,11 +3,11 @@
  * What scenarios are written with: stores, forms, the environment of one scenario, and
  * short words for what scenarios do all the time.
  *
- * A *form* is a kind of lock dressed as something that can be taken: a semaphore of one,
- * a semaphore of five with four permits out, a write lock, three names at once. Each has
- * a *subject* (what the scenario is about) and a *rival* (a want that cannot be had while
- * the subject is held, and the other way round). For all but read locks the two are the
- * same, so that a scenario written once proves every form.
+ * A *form* is a kind of lock dressed as something that can be taken: a semaphore of
+ * one, a semaphore of five with four permits out, a write lock, three names at once.
+ * Each has a *subject* (what the scenario is about) and a *rival* (a want that cannot
+ * be had while the subject is held, and the other way round). For all but read locks
+ * the two are the same, so that a scenario written once proves every form.
  */
 #ifndef HARNESS_H
 #define HARNESS_H
@@ -18,7 +18,7 @@
 #include "../../include/holdfast.h"
 #include "check.h"
 
-/* ---- Forms ------------------------------------------------------------------- */
+/* ---- Forms ----------------------------------------------------------------------- */
 
 enum form_bit {
     MUTEX = 1 << 0,
@@ -63,7 +63,7 @@ const struct form *form_find(const char *name);
 void form_wants(const struct form *form, struct wants *wants, const char *name,
                 bool rival);
 
-/* ---- Stores ------------------------------------------------------------------ */
+/* ---- Stores ---------------------------------------------------------------------- */
 
 struct env;
 
@@ -93,7 +93,7 @@ void stores_register(const char *url);
 /* The name of a capability bit, for messages and the matrix. */
 const char *capability_name(uint64_t bit);
 
-/* ---- Scenarios --------------------------------------------------------------- */
+/* ---- Scenarios ------------------------------------------------------------------- */
 
 enum scenario_flag {
     CLOCK = 1 << 0, /* runs on the virtual clock; sleeps of the library are cut short */
@@ -107,7 +107,7 @@ struct scenario {
     void (*run)(struct env *e);
 };
 
-/* ---- The environment of one scenario ------------------------------------------- */
+/* ---- The environment of one scenario --------------------------------------------- */
 
 #define CLIENTS_MAX 128
 #define TAKERS_MAX 16
@@ -152,7 +152,7 @@ void client_close(struct env *e, hf_client *client);
 /* Moves the clock of every process of the scenario (CLOCK only). */
 void clock_advance(int64_t ms);
 
-/* ---- Taking ------------------------------------------------------------------- */
+/* ---- Taking ---------------------------------------------------------------------- */
 
 /* How to take: all zero takes the subject once, as owner 1, on the name "thing". */
 struct take {
@@ -208,7 +208,7 @@ void holder_evict(struct env *e, hf_client *client);
 /* True once `count` waiters stand in the queues of the store; for EVENTUALLY. */
 bool queued(struct env *e, hf_client *client, size_t count);
 
-/* ---- Being told ---------------------------------------------------------------- */
+/* ---- Being told ------------------------------------------------------------------ */
 
 /* Collects what callbacks say. `ended` counts acquire and done callbacks. */
 struct told {
@@ -248,7 +248,7 @@ int contender_join(struct contender *contender);
 /* Runs `body` on `count` threads with the numbers 0 .. count - 1 and waits for all. */
 void threads_run(size_t count, void (*body)(void *arg, size_t number), void *arg);
 
-/* ---- Memory ------------------------------------------------------------------------- */
+/* ---- Memory ---------------------------------------------------------------------- */
 
 /* Makes the n-th allocation of the library from now fail; 0 ends that. How many
  * allocations it has asked for; what the store occupies. */
@@ -278,7 +278,7 @@ void guarded_leave(struct guarded *guarded);
 /* A write that carries its token; false if a larger one was seen before. */
 bool guarded_write(struct guarded *guarded, uint64_t token);
 
-/* ---- Takers: other processes (see taker.c) ----------------------------------------- */
+/* ---- Takers: other processes (see taker.c) --------------------------------------- */
 
 /* Starts one on the scenario's store; `option` NULL or one more argument. It belongs to
  * the environment and is killed at its end. */

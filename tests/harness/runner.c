@@ -3,8 +3,8 @@
  * The runner: see runner.h.
  *
  * One thread. Each test is a process group of its own, so that a test that hangs is
- * killed together with the takers it started. Its output goes to an anonymous file and is
- * shown only if it failed. There is no way for a test to be skipped: it ends with 0
+ * killed together with the takers it started. Its output goes to an anonymous file and
+ * is shown only if it failed. There is no way for a test to be skipped: it ends with 0
  * or it has failed.
  */
 #include "runner.h"
@@ -46,7 +46,7 @@ static int64_t limit_ms(void)
     return LIMIT_MS * (times > 1 ? times : 1);
 }
 
-/* ---- The scratch directory --------------------------------------------------------- */
+/* ---- The scratch directory ------------------------------------------------------- */
 
 static void scratch_make(char *path, size_t size)
 {
@@ -70,7 +70,7 @@ static void scratch_remove(const char *path)
     nftw(path, scratch_entry, 8, FTW_DEPTH | FTW_PHYS);
 }
 
-/* ---- One job ------------------------------------------------------------------------ */
+/* ---- One job --------------------------------------------------------------------- */
 
 static void job_exec(const struct job *job)
 {
@@ -140,7 +140,7 @@ static void job_end(struct job *job, bool in_time, runner_report *report, void *
     job->test = NULL;
 }
 
-/* ---- All of them ---------------------------------------------------------------------- */
+/* ---- All of them ----------------------------------------------------------------- */
 
 static void jobs_wait(struct job *jobs, size_t count, runner_report *report, void *user)
 {

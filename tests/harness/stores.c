@@ -33,7 +33,7 @@ static const char *url_prefix(const struct env *e)
     return e->store->caps & NEED_FAULT ? "fault+" : "";
 }
 
-/* ---- mem ---------------------------------------------------------------------- */
+/* ---- mem ------------------------------------------------------------------------- */
 
 static void mem_start(struct env *e)
 {
@@ -62,7 +62,7 @@ static uint64_t mem_weight(const struct env *e)
     return hf__mem_live();
 }
 
-/* ---- file ---------------------------------------------------------------------- */
+/* ---- file ------------------------------------------------------------------------ */
 
 /* What docs/backends/file.md says stays in the directory. */
 static const char *const file_stays[] = { "state", "live", NULL };
@@ -126,7 +126,7 @@ static uint64_t file_weight(const struct env *e)
     return blocks / 2;
 }
 
-/* ---- The table ------------------------------------------------------------------ */
+/* ---- The table ------------------------------------------------------------------- */
 
 const struct store stores[] = {
     { "mem", CAPS_MEM, mem_start, mem_stop, mem_residue, mem_weight },

@@ -2,10 +2,10 @@
 /*
  * Short words for taking and releasing in a scenario's form: see harness.h.
  *
- * All of it may be called from any thread of the scenario. Ballast (four of five permits
- * taken beforehand) is laid when a name is first used, by a client of its own, with a
- * lease that no advance of the clock outlives and a note by which it is left out of
- * counts.
+ * All of it may be called from any thread of the scenario. Ballast (four of five
+ * permits taken beforehand) is laid when a name is first used, by a client of its own,
+ * with a lease that no advance of the clock outlives and a note by which it is left out
+ * of counts.
  */
 #include <stdio.h>
 #include <stdlib.h>

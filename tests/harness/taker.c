@@ -4,10 +4,10 @@
  *
  *   taker URL [handoff=N]
  *
- * opens the store, says "ready" and obeys lines on standard input, each with one line of
- * answer, until the input ends; it then leaves without closing anything, as a program
- * does that forgot to. It keeps one hold. FORM is a form of the harness; times are
- * milliseconds, -1 is forever.
+ * opens the store, says "ready" and obeys lines on standard input, each with one line
+ * of answer, until the input ends; it then leaves without closing anything, as a
+ * program does that forgot to. It keeps one hold. FORM is a form of the harness; times
+ * are milliseconds, -1 is forever.
  *
  *   take FORM NAME TIMEOUT TTL FLAGS    held TOKEN | failed CODE
  *   begin FORM NAME TIMEOUT TTL FLAGS   begun; later held or failed, as above
@@ -75,7 +75,7 @@ static void say_hold(struct program *program, int rc, hf_hold *hold)
         say("failed %s", hf_error_name(rc));
 }
 
-/* ---- Taking ------------------------------------------------------------------------ */
+/* ---- Taking ---------------------------------------------------------------------- */
 
 static void parse_take(const char *rest, struct wants *wants,
                        hf_acquire_options *options)
@@ -158,7 +158,7 @@ static void run_work(struct program *program, const char *rest)
     say("worked");
 }
 
-/* ---- The hold ----------------------------------------------------------------------- */
+/* ---- The hold -------------------------------------------------------------------- */
 
 static void run_release(struct program *program, const char *rest)
 {
@@ -200,7 +200,7 @@ static void run_write(struct program *program, const char *rest)
     say(done ? "written" : "refused");
 }
 
-/* ---- Latch and cell ------------------------------------------------------------------- */
+/* ---- Latch and cell -------------------------------------------------------------- */
 
 static void run_down(struct program *program, const char *rest)
 {
@@ -231,7 +231,7 @@ static void run_get(struct program *program, const char *rest)
     hf_free(data);
 }
 
-/* ---- The end --------------------------------------------------------------------------- */
+/* ---- The end --------------------------------------------------------------------- */
 
 static void run_close(struct program *program, const char *rest)
 {

@@ -9,7 +9,7 @@
 
 #include "harness.h"
 
-/* ---- Being told -------------------------------------------------------------------- */
+/* ---- Being told ------------------------------------------------------------------ */
 
 static void told_where(struct told *told)
 {
@@ -51,7 +51,7 @@ void told_event(void *user, hf_hold *hold, enum hf_event event, const hf_error *
         atomic_fetch_add(&told->revoked, 1);
 }
 
-/* ---- Threads ------------------------------------------------------------------------ */
+/* ---- Threads --------------------------------------------------------------------- */
 
 static void *contender_main(void *arg)
 {

@@ -43,7 +43,7 @@ struct race {
     int granted, cancelled, wrong;
 };
 
-/* ---- The two rivals ------------------------------------------------------------- */
+/* ---- The two rivals -------------------------------------------------------------- */
 
 static void *releaser_run(void *arg)
 {
@@ -73,7 +73,7 @@ static void *canceller_run(void *arg)
     }
 }
 
-/* ---- One round ------------------------------------------------------------------ */
+/* ---- One round ------------------------------------------------------------------- */
 
 static void race_told(void *user, int rc, hf_hold *hold, const hf_error *why)
 {
@@ -143,7 +143,7 @@ static void race_round(struct race *race, bool away, bool callback)
     race_judge(race, rc, hold);
 }
 
-/* ---- All rounds ----------------------------------------------------------------- */
+/* ---- All rounds ------------------------------------------------------------------ */
 
 static void race_run(const char *url, int rounds)
 {

@@ -51,7 +51,7 @@ struct thread {
     int place;
 };
 
-/* ---- Processes that are killed -------------------------------------------------- */
+/* ---- Processes that are killed --------------------------------------------------- */
 
 static void stage_fail(struct stage *stage, const char *what, const hf_error *why)
 {
@@ -120,7 +120,7 @@ static void process_run(struct storm *storm, int slot)
     hf_close(client);
 }
 
-/* ---- The parent ----------------------------------------------------------------- */
+/* ---- The parent ------------------------------------------------------------------ */
 
 static void process_start(struct storm *storm, int slot)
 {
@@ -199,7 +199,7 @@ static void storm_end(struct storm *storm)
         process_reap(storm, i, i < half ? SIGKILL : 0);
 }
 
-/* ---- What is left behind -------------------------------------------------------- */
+/* ---- What is left behind --------------------------------------------------------- */
 
 /* What docs/backends/file.md says stays when nobody is there. */
 static bool documented(const char *name)

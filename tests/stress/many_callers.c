@@ -44,7 +44,7 @@ struct caller {
     char name[24];
 };
 
-/* ---- Callers -------------------------------------------------------------------- */
+/* ---- Callers --------------------------------------------------------------------- */
 
 static void *caller_run(void *arg)
 {
@@ -68,7 +68,7 @@ static void *caller_run(void *arg)
     return NULL;
 }
 
-/* ---- Noise: asynchronous acquires on names of their own ------------------------- */
+/* ---- Noise: asynchronous acquires on names of their own -------------------------- */
 
 static void noise_granted(void *user, int rc, hf_hold *hold, const hf_error *why)
 {
@@ -101,7 +101,7 @@ static void *noise_run(void *arg)
     return NULL;
 }
 
-/* ---- The partner ---------------------------------------------------------------- */
+/* ---- The partner ----------------------------------------------------------------- */
 
 static void shuffle(uint64_t *random, hf_hold **holds, int count)
 {

@@ -41,7 +41,7 @@ struct script {
     int bad; /* answers nobody should give, false holds, leaks */
 };
 
-/* ---- Failing -------------------------------------------------------------------- */
+/* ---- Failing --------------------------------------------------------------------- */
 
 static void arm(const struct script *script)
 {
@@ -107,7 +107,7 @@ static void release(struct script *script, hf_hold *hold)
         complain(script, "release", rc);
 }
 
-/* ---- Steps ---------------------------------------------------------------------- */
+/* ---- Steps ----------------------------------------------------------------------- */
 
 static void step_kinds(struct script *script)
 {
@@ -297,7 +297,7 @@ static void step_adopt(struct script *script)
     check_free(script, &want, 1);
 }
 
-/* ---- The script ----------------------------------------------------------------- */
+/* ---- The script ------------------------------------------------------------------ */
 
 static const struct {
     const char *name;

@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* ---- TAP ------------------------------------------------------------------------ */
+/* ---- TAP ------------------------------------------------------------------------- */
 
 static atomic_int tap_count, tap_failed;
 static char last_note[160] = "start";
@@ -94,7 +94,7 @@ void watchdog(int seconds)
     alarm((unsigned)seconds);
 }
 
-/* ---- Options -------------------------------------------------------------------- */
+/* ---- Options --------------------------------------------------------------------- */
 
 static int positive(const char *text)
 {
@@ -136,7 +136,7 @@ void stress_options(int argc, char **argv, struct stress_options *options)
     }
 }
 
-/* ---- Surroundings --------------------------------------------------------------- */
+/* ---- Surroundings ---------------------------------------------------------------- */
 
 void scratch_make(char *path, size_t size)
 {

@@ -53,7 +53,7 @@ struct fighter {
     uint64_t number;
 };
 
-/* ---- Visits --------------------------------------------------------------------- */
+/* ---- Visits ---------------------------------------------------------------------- */
 
 static void must(struct arena *arena, bool good)
 {
@@ -140,7 +140,7 @@ static void visit(const struct ask *ask, hf_hold *hold)
     }
 }
 
-/* ---- Asking --------------------------------------------------------------------- */
+/* ---- Asking ---------------------------------------------------------------------- */
 
 static void ask_draw(struct ask *ask, struct arena *arena, uint64_t *random)
 {
@@ -276,7 +276,7 @@ static void *fighter_run(void *arg)
     return NULL;
 }
 
-/* ---- The whole ------------------------------------------------------------------ */
+/* ---- The whole ------------------------------------------------------------------- */
 
 static void arena_judge(struct arena *arena)
 {

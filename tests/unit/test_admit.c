@@ -16,7 +16,7 @@
 
 #include "../../src/kit/admit.h"
 
-/* ---- Table ---------------------------------------------------------------- */
+/* ---- Table ----------------------------------------------------------------------- */
 
 static const struct {
     struct hf_tally ahead;
@@ -94,7 +94,7 @@ START_TEST(families)
 }
 END_TEST
 
-/* ---- Simulation ----------------------------------------------------------- */
+/* ---- Simulation ------------------------------------------------------------------ */
 
 enum { QUEUE_MAX = 12, STEPS = 60000 };
 
@@ -196,7 +196,7 @@ static void downgrade(struct sim *sim, int index)
     }
 }
 
-/* ---- The rule again, pair by pair ----------------------------------------- */
+/* ---- The rule again, pair by pair ------------------------------------------------ */
 
 static bool pair_conflicts(const struct place *a, const struct place *b)
 {

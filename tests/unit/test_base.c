@@ -42,7 +42,7 @@ static void wait_for(pid_t child)
     ck_assert_int_eq(WEXITSTATUS(status), 0);
 }
 
-/* ---- Errors --------------------------------------------------------------- */
+/* ---- Errors ---------------------------------------------------------------------- */
 
 START_TEST(error_every_code_has_words)
 {
@@ -131,7 +131,7 @@ START_TEST(error_cut_keeps_whole_characters)
 }
 END_TEST
 
-/* ---- Memory --------------------------------------------------------------- */
+/* ---- Memory ---------------------------------------------------------------------- */
 
 START_TEST(mem_is_zeroed_and_counted)
 {
@@ -214,7 +214,7 @@ START_TEST(mem_refuses_what_cannot_be)
 }
 END_TEST
 
-/* ---- Clock ---------------------------------------------------------------- */
+/* ---- Clock ----------------------------------------------------------------------- */
 
 START_TEST(clock_runs_forward)
 {
@@ -318,7 +318,7 @@ START_TEST(clock_shift_needs_a_file)
 }
 END_TEST
 
-/* ---- Fork mark ------------------------------------------------------------ */
+/* ---- Fork mark ------------------------------------------------------------------- */
 
 START_TEST(fork_mark_stays_in_its_process)
 {
@@ -387,7 +387,7 @@ START_TEST(fork_mark_is_one_for_all_threads)
 }
 END_TEST
 
-/* ---- Random bytes --------------------------------------------------------- */
+/* ---- Random bytes ---------------------------------------------------------------- */
 
 struct id {
     unsigned char bytes[16];
@@ -514,7 +514,7 @@ START_TEST(random_survives_signals)
 }
 END_TEST
 
-/* ---- List ----------------------------------------------------------------- */
+/* ---- List ------------------------------------------------------------------------ */
 
 struct node {
     int value;

@@ -115,7 +115,7 @@ static struct hf_ticket try_ticket(const char *name, int kind)
     return ticket;
 }
 
-/* ---- Exclusion ------------------------------------------------------------------ */
+/* ---- Exclusion ------------------------------------------------------------------- */
 
 START_TEST(flock_excludes)
 {
@@ -183,7 +183,7 @@ START_TEST(flock_refuses)
 }
 END_TEST
 
-/* ---- Waiting -------------------------------------------------------------------- */
+/* ---- Waiting --------------------------------------------------------------------- */
 
 START_TEST(flock_waits)
 {
@@ -275,7 +275,7 @@ START_TEST(flock_close_while_held)
 }
 END_TEST
 
-/* ---- Files that go away --------------------------------------------------------- */
+/* ---- Files that go away ---------------------------------------------------------- */
 
 static void replace(const char *file)
 {
@@ -391,7 +391,7 @@ START_TEST(flock_queue_names_refused)
 }
 END_TEST
 
-/* ---- Descriptors ---------------------------------------------------------------- */
+/* ---- Descriptors ----------------------------------------------------------------- */
 
 START_TEST(flock_cache_bounded)
 {
@@ -479,7 +479,7 @@ START_TEST(flock_not_in_child)
 }
 END_TEST
 
-/* ---- Tokens --------------------------------------------------------------------- */
+/* ---- Tokens ---------------------------------------------------------------------- */
 
 START_TEST(tokens_grow)
 {
@@ -554,7 +554,7 @@ START_TEST(tokens_damaged)
 }
 END_TEST
 
-/* ---- Every allocation fails once ------------------------------------------------ */
+/* ---- Every allocation fails once ------------------------------------------------- */
 
 START_TEST(flock_out_of_memory)
 {
@@ -572,7 +572,7 @@ START_TEST(flock_out_of_memory)
 }
 END_TEST
 
-/* ---- The directory -------------------------------------------------------------- */
+/* ---- The directory --------------------------------------------------------------- */
 
 START_TEST(dir_network_fs)
 {
@@ -645,7 +645,7 @@ START_TEST(dir_mode_kept)
 }
 END_TEST
 
-/* ---- The blocker ---------------------------------------------------------------- */
+/* ---- The blocker ----------------------------------------------------------------- */
 
 struct worker {
     sigset_t blocked;

@@ -112,7 +112,7 @@ START_TEST(names_hash_vectors)
 }
 END_TEST
 
-/* ---- A million names ------------------------------------------------------------ */
+/* ---- A million names ------------------------------------------------------------- */
 
 /* Name number `i`: random bytes, or one of the families that a bad map would confuse.
  * The number itself is in it, so that no two names are equal. */

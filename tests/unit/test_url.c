@@ -286,7 +286,7 @@ START_TEST(url_survives_damage)
 }
 END_TEST
 
-/* ---- Options -------------------------------------------------------------- */
+/* ---- Options --------------------------------------------------------------------- */
 
 START_TEST(url_options_are_found)
 {
@@ -363,7 +363,7 @@ START_TEST(url_number_says_what_is_wanted)
 }
 END_TEST
 
-/* ---- Redaction ------------------------------------------------------------ */
+/* ---- Redaction ------------------------------------------------------------------- */
 
 START_TEST(url_redaction)
 {

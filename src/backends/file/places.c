@@ -21,7 +21,7 @@
 #include "../../base/clock.h"
 #include "queue.h"
 
-/* ---- Quick holds ----------------------------------------------------------------- */
+/* ---- Words ----------------------------------------------------------------------- */
 
 /* The holder writes these while we read them; the turn tells whether they are whole. */
 bool hf__quick_read(const struct region_block *record, struct quick_hold *ret_hold)

@@ -10,6 +10,7 @@
  *   slots.c             sessions: claimed, left, cleaned up after
  *   peers.c             other sessions: waking them, watching them die
  *   stakes.c            what we wait for or care about, and how we hear of it
+ *   quick.h             the way around the table, for a lock that is free
  *   tickets.c           the seam: attempt, withdraw, renew, interest
  *   latches.c cells.c inspect.c repair.c  the seam: ask
  *   queue.c             the seam: open, close, the table of functions
@@ -28,12 +29,13 @@
 #define CACHE_COUNT 256
 #define CACHE_NAME 112 /* longer names are looked up */
 #define RECENT_COUNT 8
+#define SPAN_MAX 65536 /* numbers of one grant */
 
 #define GUARD_RETRY_NS (10 * INT64_C(1000000))
 #define QUEUED_RETRY_NS (5 * INT64_C(1000000000))
 
 struct queue_cached {
-    uint64_t hint; /* see tickets.c */
+    uint64_t hint; /* see quick.h */
     uint32_t hash;
     uint16_t len;    /* 0: empty */
     uint16_t writes; /* it is a read/write lock, not a mutex */
@@ -127,6 +129,21 @@ static inline bool kind_passes(int32_t kind)
 static inline bool ticket_passes(const struct hf_ticket *ticket)
 {
     return kind_passes(ticket->kind) && !(ticket->flags & HF_TICKET_YIELD);
+}
+
+/* A ticket that may be held through the word of its record alone. */
+static inline bool ticket_plain(const struct hf_ticket *ticket)
+{
+    const uint32_t quick =
+        1u << HF_MUTEX | 1u << HF_REENTRANT | 1u << HF_FAIR | 1u << HF_WRITE;
+
+    return (quick >> ticket->kind & 1) && ticket->ttl_ns == 0 &&
+           !(ticket->flags & HF_TICKET_DETACHED) && ticket->note[0] == '\0';
+}
+
+static inline uint32_t ticket_span(const struct hf_ticket *ticket)
+{
+    return ticket->reserve < SPAN_MAX ? ticket->reserve : SPAN_MAX;
 }
 
 static inline bool id_same(const struct hf_id *a, const struct hf_id *b)

@@ -2,199 +2,22 @@
 /*
  * Tickets: attempt, withdraw, renew, interest. The seam calls in here.
  *
- * The quick way first: an exclusive ticket without lease and note takes the word of its
- * record with one compare-exchange, draws a token, writes down who it is, and is in; it
- * gives the lock up with another. No system call, no guard. It needs to know where the
- * record is, so each session remembers some names; a stale memory finds another
- * generation in the word and fails. What the record says of a quick hold is written
- * after the word was taken, `turn` last (see hf__quick_read).
- *
- * Everything else enters the guard: the first look at a name, all other kinds, waiting,
- * passing the lock to somebody who waits.
+ * An attempt tries the quick way first (quick.h), and so does a withdrawal of what was
+ * taken that way. Everything else enters the guard: the first look at a name, all other
+ * kinds, waiting, passing the lock to somebody who waits.
  */
-#include <string.h>
-
 #include "../../base/clock.h"
 #include "../../base/error.h"
 #include "../../base/mem.h"
 #include "queue.h"
+#include "quick.h"
 
-#define SPAN_MAX 65536
-#define STOCK_MAX 64 /* grants */
 #define RENEW_BATCH 64
-
-/* ---- The quick way --------------------------------------------------------------- */
-
-static bool ticket_plain(const struct hf_ticket *ticket)
-{
-    const uint32_t quick =
-        1u << HF_MUTEX | 1u << HF_REENTRANT | 1u << HF_FAIR | 1u << HF_WRITE;
-
-    return (quick >> ticket->kind & 1) && ticket->ttl_ns == 0 &&
-           !(ticket->flags & HF_TICKET_DETACHED) && ticket->note[0] == '\0';
-}
-
-static uint32_t ticket_span(const struct hf_ticket *ticket)
-{
-    return ticket->reserve < SPAN_MAX ? ticket->reserve : SPAN_MAX;
-}
-
-/*
- * Token numbers come from a stock of this session, so that a lock nobody else wants
- * costs no traffic on the counter that all share: as good as fresh ones as long as they
- * are larger than the newest number of the record. The longer nobody has come between,
- * the larger the stock.
- */
-static uint64_t quick_token(struct file_queue *me, struct block_record *r,
-                            uint32_t span)
-{
-    uint64_t newest = __atomic_load_n(&r->newest, __ATOMIC_RELAXED);
-    uint64_t token = me->stock;
-
-    if (token <= newest || token + span > me->stock_end) {
-        if (token <= newest)
-            me->streak = 0;
-        uint32_t ahead = me->streak < STOCK_MAX ? me->streak + 1 : STOCK_MAX;
-        token = hf__region_draw(&me->region, span * ahead);
-        me->stock_end = token + (uint64_t)span * ahead;
-    }
-    me->streak++;
-    me->stock = token + span;
-    __atomic_store_n(&r->newest, token + span - 1, __ATOMIC_RELAXED);
-    return token;
-}
-
-/* The word is ours as `word`; says so to everybody, and remembers it. */
-static uint64_t quick_publish(struct file_queue *me, struct region_block *record,
-                              uint64_t word, struct hf_ticket *ticket)
-{
-    struct block_record *r = &record->record;
-    uint32_t span = ticket_span(ticket);
-    uint64_t token = quick_token(me, r, span);
-
-    __atomic_store_n(&r->token, token, __ATOMIC_RELEASE);
-    __atomic_store_n(&r->id.word[0], ticket->id.word[0], __ATOMIC_RELEASE);
-    __atomic_store_n(&r->id.word[1], ticket->id.word[1], __ATOMIC_RELEASE);
-    __atomic_store_n(&r->since, hf__now_coarse(), __ATOMIC_RELEASE);
-    __atomic_store_n(&r->span, span, __ATOMIC_RELEASE);
-    __atomic_store_n(&r->kind, ticket->kind, __ATOMIC_RELEASE);
-    __atomic_store_n(&r->turn, word_turn(word), __ATOMIC_RELEASE);
-    ticket_set(ticket, TICKET_QUICK, block_index(me, record), word, token);
-    me->held++;
-    return token;
-}
-
-/*
- * Where the record is and how we left its word, in a number: generation 63..32, block
- * 31..12, turn 11..0. Never 0.
- */
-static inline uint64_t hint_of(uint32_t block, uint64_t word)
-{
-    return (word & ~(uint64_t)UINT32_MAX) | (uint64_t)block << 12 |
-           word_turn(word) >> 8;
-}
-
-static inline uint32_t hint_block(uint64_t hint)
-{
-    return (uint32_t)hint >> 12;
-}
-
-static inline uint64_t hint_word(uint64_t hint)
-{
-    return (hint & ~(uint64_t)UINT32_MAX) | (hint & 0xfff) << 8;
-}
-
-static inline struct queue_cached *cache_at(struct file_queue *me, uint32_t hash)
-{
-    return &me->cache[hash % CACHE_COUNT];
-}
-
-static inline bool cache_is(const struct queue_cached *cached,
-                            const struct hf_ticket *ticket)
-{
-    return cached->hash == ticket->name_hash && cached->len == ticket->name_len &&
-           cached->writes == (ticket->kind == HF_WRITE) &&
-           memcmp(cached->name, ticket->name, ticket->name_len) == 0;
-}
-
-static void cache_put(struct file_queue *me, struct hf_ticket *ticket,
-                      struct region_block *record)
-{
-    struct queue_cached *cached = cache_at(me, ticket->name_hash);
-
-    ticket->hint = hint_of(block_index(me, record), word_load(&record->word));
-    if (ticket->name_len > CACHE_NAME)
-        return;
-    cached->hint = ticket->hint;
-    cached->hash = ticket->name_hash;
-    cached->len = (uint16_t)ticket->name_len;
-    cached->writes = ticket->kind == HF_WRITE;
-    memcpy(cached->name, ticket->name, ticket->name_len);
-}
-
-static inline uint64_t hint_find(struct file_queue *me, const struct hf_ticket *ticket)
-{
-    struct queue_cached *cached = cache_at(me, ticket->name_hash);
-
-    if (ticket->hint)
-        return ticket->hint;
-    return cache_is(cached, ticket) ? cached->hint : 0;
-}
-
-/*
- * The first compare-exchange goes by memory: most often the word is as we left it, and
- * a look at it beforehand would cost as much again.
- */
-static bool attempt_quick(struct file_queue *me, struct hf_ticket *ticket)
-{
-    struct region_block *record;
-    uint64_t hint, word;
-
-    if (!ticket_plain(ticket) || ticket_mode(ticket) != TICKET_NONE)
-        return false;
-    hint = hint_find(me, ticket);
-    if (!hint)
-        return false;
-    record = block_at(me, hint_block(hint));
-    word = hint_word(hint);
-    if (!word_swap(&record->word, &word, word_taken(word, me->slot)) &&
-        (word_gen(word) != word_gen(hint) || !word_open(word, ticket_passes(ticket)) ||
-         !word_swap(&record->word, &word, word_taken(word, me->slot))))
-        return false;
-    quick_publish(me, record, word_taken(word, me->slot), ticket);
-    return true;
-}
-
-static bool quick_is(const struct file_queue *me, const struct region_block *record,
-                     uint64_t word, const struct hf_ticket *ticket)
-{
-    return word_held_by(word, word_gen(ticket->store[1]), me->slot) &&
-           __atomic_load_n(&record->record.token, __ATOMIC_ACQUIRE) == ticket->store[2];
-}
 
 bool hf__quick_mine(const struct file_queue *me, const struct hf_ticket *ticket)
 {
     const struct region_block *record = block_at(me, ticket_block(ticket));
     return quick_is(me, record, word_load(&record->word), ticket);
-}
-
-/* By memory first, as above. The token tells our hold from a later one of ours. */
-static bool withdraw_quick(struct file_queue *me, struct hf_ticket *ticket)
-{
-    struct region_block *record = block_at(me, ticket_block(ticket));
-    struct queue_cached *cached = cache_at(me, ticket->name_hash);
-    uint64_t word = ticket->store[1];
-
-    if (!quick_is(me, record, word, ticket) || !word_quiet(word))
-        return false;
-    if (!word_swap(&record->word, &word, word_dropped(word)) &&
-        (!quick_is(me, record, word, ticket) || !word_quiet(word) ||
-         !word_swap(&record->word, &word, word_dropped(word))))
-        return false;
-    ticket->hint = hint_of(ticket_block(ticket), word);
-    if (hint_block(cached->hint) == ticket_block(ticket))
-        cached->hint = ticket->hint;
-    return true;
 }
 
 /* ---- Attempt, in the guard ------------------------------------------------------- */
@@ -256,12 +79,8 @@ static enum entry ticket_in(struct file_queue *me, struct hf_ticket *ticket,
     if (ticket->kind == HF_LATCH)
         return latch_open(me, ticket, ret_grant);
     if (ticket_plain(ticket)) {
-        word = word_taken(word, me->slot);
-        word_store(&record->word, word);
-        guard_step();
-        *ret_grant = (struct hf_grant){ quick_publish(me, record, word, ticket),
-                                        ticket_span(ticket), 0, 0 };
-        cache_put(me, ticket, record);
+        quick_claim(me, ticket, record, word);
+        *ret_grant = (struct hf_grant){ ticket->store[2], ticket_span(ticket), 0, 0 };
         return ENTRY_IN;
     }
     block = hf__table_alloc(me, why);
@@ -465,7 +284,7 @@ void hf__queue_attempt(void *session, struct hf_ticket *ticket)
 {
     struct file_queue *me = session;
 
-    if (attempt_quick(me, ticket)) {
+    if (quick_take(me, ticket)) {
         struct hf_grant grant = { ticket->store[2], ticket_span(ticket), 0, 0 };
         me->host->ops->granted(me->host, ticket, &grant);
     } else if (!attempt_known(me, ticket)) {
@@ -520,7 +339,7 @@ void hf__queue_withdraw(void *session, struct hf_ticket *ticket)
     struct file_queue *me = session;
     enum hf_withdrawal answer = HF_WITHDRAWN;
 
-    if (ticket_mode(ticket) != TICKET_QUICK || !withdraw_quick(me, ticket))
+    if (ticket_mode(ticket) != TICKET_QUICK || !quick_drop(me, ticket))
         answer = withdraw_slow(me, ticket);
     if (answer != HF_WITHDRAWAL_UNKNOWN) {
         me->held -= ticket_mode(ticket) == TICKET_QUICK;
