@@ -96,7 +96,7 @@ struct greed {
     atomic_int rounds;
 };
 
-/* Threads that never stop taking it, and so could hand it on among themselves for ever. */
+/* Threads that never stop taking it, and could hand it on among themselves for ever. */
 static void greedy_member(void *arg, size_t number)
 {
     struct greed *greed = arg;

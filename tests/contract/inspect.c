@@ -140,8 +140,8 @@ static void time_is_shown(struct env *e)
 
 static void long_note_is_cut(struct env *e)
 {
-    static const char note[] = "0123456789012345678901234567890123456789"
-                               "0123456789012345678901234567890123456789";
+    static const char note[] = "a note that goes on for longer than anybody cares to "
+                               "read it, and is cut";
     hf_client *client = client_open(e);
     hf_hold *hold = held(e, client, .note = note);
     struct look look = look_at(client, "", true, HF_HOLDER);

@@ -137,7 +137,7 @@ static void memory_hold(struct env *e)
     every_allocation(e, body_hold, client_open(e), client_open(e));
 }
 
-/* The clock moves on while the hold is there: a renewal is due and must not need luck. */
+/* The clock moves on while the hold is there: a renewal is due and needs no luck. */
 static void body_renew(struct env *e, hf_client *client, hf_client *other)
 {
     hf_hold *hold = NULL;

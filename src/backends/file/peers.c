@@ -122,18 +122,27 @@ void hf__peer_wake(struct file_queue *me, uint32_t slot, uint32_t place)
 
 /* ---- Whom a place depends on ----------------------------------------------------- */
 
-static void target_add(struct file_queue *me, uint32_t slot)
+struct slot_set {
+    uint64_t bits[SLOT_COUNT / 64];
+};
+
+static void target_add(struct file_queue *me, struct slot_set *seen, uint32_t slot)
 {
-    if (slot != me->slot && me->target_count < SLOT_COUNT)
-        me->targets[me->target_count++] =
-            (struct queue_target){ slot, me->region.slots[slot].gen };
+    uint64_t bit = UINT64_C(1) << slot % 64;
+
+    if (slot == me->slot || (seen->bits[slot / 64] & bit))
+        return;
+    seen->bits[slot / 64] |= bit;
+    me->targets[me->target_count++] =
+        (struct queue_target){ slot, me->region.slots[slot].gen };
 }
 
-static void target_add_place(struct file_queue *me, const struct block_place *p)
+static void target_add_place(struct file_queue *me, struct slot_set *seen,
+                             const struct block_place *p)
 {
     bool tied = !(p->flags & PLACE_DETACHED) || p->state == PLACE_WAITING;
     if (tied && me->region.slots[p->slot].gen == p->slot_gen)
-        target_add(me, p->slot);
+        target_add(me, seen, p->slot);
 }
 
 void hf__peer_note(struct file_queue *me, struct region_block *record,
@@ -142,17 +151,18 @@ void hf__peer_note(struct file_queue *me, struct region_block *record,
     const struct block_record *r = &record->record;
     uint64_t word = word_load(&record->word);
     uint32_t index = r->first;
+    struct slot_set seen = { { 0 } };
 
     me->target_count = 0;
     me->target_poll = false;
     if (place && r->first_waiting != block_index(me, place)) {
-        target_add_place(me, &block_at(me, place->place.prev)->place);
+        target_add_place(me, &seen, &block_at(me, place->place.prev)->place);
         return;
     }
     if (word & WORD_HELD)
-        target_add(me, word_slot(word));
+        target_add(me, &seen, word_slot(word));
     for (uint32_t i = 0; i < r->granted; i++) {
-        target_add_place(me, &block_at(me, index)->place);
+        target_add_place(me, &seen, &block_at(me, index)->place);
         index = block_at(me, index)->next;
     }
 }
@@ -259,6 +269,8 @@ static enum process_answer process_check(struct file_queue *me,
     return stay ? PROCESS_UNKNOWN : PROCESS_LIVES;
 }
 
+/* A session can end without its process: by exec, which closes what it had. So a try,
+ * and core's look now and then, also ask for the lock. */
 static bool target_dead(struct file_queue *me, const struct queue_target *target,
                         bool stay)
 {
@@ -273,7 +285,8 @@ static bool target_dead(struct file_queue *me, const struct queue_target *target
         return true;
     if (space && space == me->space && __atomic_load_n(&s->start, __ATOMIC_RELAXED))
         answer = process_check(me, target, stay);
-    if (answer == PROCESS_UNKNOWN && !hf__slot_locked(me, target->slot))
+    if ((answer == PROCESS_UNKNOWN || !stay || me->thorough) &&
+        !hf__slot_locked(me, target->slot))
         answer = PROCESS_DEAD;
     if (answer == PROCESS_UNKNOWN)
         me->target_poll = true;

@@ -89,6 +89,7 @@ struct file_queue {
     uint32_t busy; /* a place that is being dealt with: its owner is awake */
     uint32_t target_count;
     bool target_poll;             /* one of the targets has to be polled */
+    bool thorough;                /* core asks again: look twice */
     struct queue_target *targets; /* room for SLOT_COUNT; made when first needed, */
     struct queue_peer *peers;     /* as are these */
     struct hf_link stakes;

@@ -237,6 +237,7 @@ static int region_make(struct region *region, int dir_fd, const unsigned char bo
     head->block_count = BLOCKS_FIRST;
     head->high_water = 1;
     head->free_first = head->free_count = 0;
+    head->live_ino = 0;
     head->guard_pid = 0;
     __atomic_store_n(&head->magic, REGION_MAGIC, __ATOMIC_RELEASE);
     return 0;

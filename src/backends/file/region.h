@@ -74,7 +74,8 @@ struct region_head {
     uint32_t high_water;  /* blocks that were ever used */
     uint32_t free_first;
     uint32_t free_count;
-    uint32_t cells; /* there may be cells in the directory */
+    uint32_t cells;    /* there may be cells in the directory */
+    uint64_t live_ino; /* inode of the file `live` that the sessions use; 0: none yet */
 
     _Alignas(64) uint64_t next_token;
     uint64_t ceiling; /* numbers below may be given out */

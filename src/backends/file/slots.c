@@ -59,15 +59,14 @@ static void sessions_begin(void)
 }
 
 /* Under the lock, so that no fork falls between opening and enlisting. */
-static int live_open(struct file_queue *me, hf_error *why)
+static int live_open(struct file_queue *me, struct stat *st, hf_error *why)
 {
-    struct stat st;
     int rc;
 
     pthread_once(&sessions_once, sessions_begin);
     pthread_mutex_lock(&sessions_lock);
     rc =
-        hf__dir_open_file(me->dir_fd, "live", O_RDWR, me->mode, &me->live_fd, &st, why);
+        hf__dir_open_file(me->dir_fd, "live", O_RDWR, me->mode, &me->live_fd, st, why);
     if (rc == 0)
         hf__list_push_back(&sessions, &me->in_process);
     pthread_mutex_unlock(&sessions_lock);
@@ -243,17 +242,21 @@ static int slot_take(struct file_queue *me, hf_error *why)
 
 int hf__slot_claim(struct file_queue *me, hf_error *why)
 {
-    int rc = live_open(me, why);
+    struct stat st;
+    int rc = live_open(me, &st, why);
 
     if (rc != 0)
         return rc;
     me->pid = getpid();
     me->space = pid_space();
-    hf__slots_sweep(me);
     rc = hf__guard_enter(me, why);
     if (rc != 0)
         return rc;
-    rc = slot_take(me, why);
+    rc = live_check(me, st.st_ino, why);
+    if (rc == 0) {
+        slots_sweep(me);
+        rc = slot_take(me, why);
+    }
     hf__guard_leave(me);
     return rc;
 }

@@ -258,7 +258,9 @@ static bool attempt_known(struct file_queue *me, struct hf_ticket *ticket)
         break;
     case TICKET_PLACE:
         if (ticket_stake(ticket) && ticket_stake(ticket)->waiting) {
+            me->thorough = true;
             answer_queued(me, ticket, hf__stake_look(ticket_stake(ticket), false));
+            me->thorough = false;
             return true;
         }
         if (hf__guard_enter(me, &why) != 0) {
