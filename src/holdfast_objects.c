@@ -86,7 +86,7 @@ static int start_latch_wait(hf_client *handle, const char *name, int64_t timeout
 int hf_latch_wait(hf_client *client, const char *name, int64_t timeout_ms,
                   hf_error *why)
 {
-    hf_op *op;
+    hf_op *op = NULL;
     if (client && hf__in_callback(hf__handle_object(client)))
         return hf__fail_code(why, HF_ECALLBACK);
     int rc = start_latch_wait(client, name, timeout_ms, false, NULL, NULL, &op, why);

@@ -63,7 +63,7 @@ static const struct hf_backend *find(const char *scheme)
     const struct hf_backend *found = NULL;
     pthread_mutex_lock(&added_lock);
     for (size_t i = 0; i < added_count && !found; i++)
-        if (has(added[i]->schemes, scheme))
+        if (added[i] && has(added[i]->schemes, scheme))
             found = added[i];
     pthread_mutex_unlock(&added_lock);
     return found;

@@ -196,6 +196,7 @@ enum peer_verb {
     PEER_ASK,
     PEER_FAIL,
     PEER_FORK,
+    PEER_EXEC,
     PEER_LEAVE,
 };
 
@@ -276,6 +277,9 @@ static struct peer_reply peer_do(struct fake_host *host, struct hf_ticket *ticke
         reply.result = (uint64_t)fork();
         while (reply.result == 0)
             pause();
+        break;
+    case PEER_EXEC: /* another program, in the same process */
+        execl("/bin/sleep", "sleep", "60", (char *)NULL);
         break;
     case PEER_LEAVE:
         fake_close(host);

@@ -35,6 +35,13 @@ static void close_a(void)
     scratch_remove();
 }
 
+static const char *live_path(void)
+{
+    static char path[96];
+    snprintf(path, sizeof(path), "%s/live", scratch);
+    return path;
+}
+
 static struct hf_ticket slow_ticket(const char *name, int kind)
 {
     struct hf_ticket ticket = fake_ticket(name, kind);
@@ -183,14 +190,12 @@ START_TEST(a_pid_that_is_used_again_is_not_the_holder)
     struct flock lock = { .l_type = F_WRLCK, .l_start = 1, .l_len = 1 };
     struct hf_ticket mine = fake_ticket("x", HF_MUTEX);
     struct state state;
-    char path[96];
 
     open_a(1);
     peer_takes(&p[0], 0, fake_ticket("x", HF_MUTEX));
     peer_kill(&p[0]);
     peer_bury(&p[0]);
-    snprintf(path, sizeof(path), "%s/live", scratch);
-    int fd = open(path, O_RDWR | O_CLOEXEC);
+    int fd = open(live_path(), O_RDWR | O_CLOEXEC);
     ck_assert_int_eq(fcntl(fd, F_OFD_SETLK, &lock), 0);
     state = state_map();
     state.slots[1].pid = getppid();
@@ -247,12 +252,80 @@ START_TEST(a_forked_child_keeps_nothing_alive)
     pid_t child = (pid_t)peer_order(&p[0], PEER_FORK, 0).result;
     ck_assert_int_gt(child, 0);
     peer_kill(&p[0]);
-    takes(&a, &ticket);
+    if (fake_try(&a, &ticket).what == FAKE_QUEUED) /* the child has not run yet */
+        fake_expect_grant(&a, &ticket);
     ck_assert_int_eq(kill(child, SIGKILL), 0);
     waitpid(child, NULL, 0);
     peer_bury(&p[0]);
     ck_assert_int_eq(fake_withdraw(&a, &ticket), HF_WITHDRAWN);
     state_unmap(&state);
+    close_a();
+}
+END_TEST
+
+/* The process goes on as another program, which knows nothing of the session. */
+START_TEST(a_holder_that_runs_another_program_lets_go)
+{
+    struct hf_ticket waits = fake_ticket("x", HF_MUTEX);
+    struct hf_ticket tries = fake_ticket("y", HF_MUTEX);
+
+    open_a(1);
+    peer_takes(&p[0], 0, fake_ticket("x", HF_MUTEX));
+    peer_takes(&p[0], 1, fake_ticket("y", HF_MUTEX));
+    ck_assert_int_eq(fake_try(&a, &waits).what, FAKE_QUEUED);
+    ck_assert_int_eq(peer_order(&p[0], PEER_EXEC, 0).what, PEER_DIED);
+    ck_assert_int_eq(kill(p[0].pid, 0), 0);
+    ck_assert_int_eq(fake_try(&a, &waits).what, FAKE_GRANTED); /* core asks again */
+    tries.flags = HF_TICKET_TRY;
+    takes(&a, &tries);
+    ck_assert_int_eq(fake_withdraw(&a, &waits), HF_WITHDRAWN);
+    ck_assert_int_eq(fake_withdraw(&a, &tries), HF_WITHDRAWN);
+    kill(p[0].pid, SIGKILL);
+    peer_bury(&p[0]);
+    close_a();
+}
+END_TEST
+
+/* One session has more places than there are slots; the other holder is watched too. */
+START_TEST(many_places_of_one_holder_hide_nobody)
+{
+    static struct hf_ticket mine[SLOT_COUNT + 10];
+    struct hf_ticket waits = fake_permits("s", HF_PERMITS, 1, SLOT_COUNT + 11);
+
+    open_a(1);
+    ck_assert_int_eq(fake_open(&b, &hf__backend_file, url, NULL), 0);
+    for (int i = 0; i < SLOT_COUNT + 10; i++) {
+        mine[i] = fake_permits("s", HF_PERMITS, 1, SLOT_COUNT + 11);
+        takes(&b, &mine[i]);
+    }
+    peer_takes(&p[0], 0, fake_permits("s", HF_PERMITS, 1, SLOT_COUNT + 11));
+    ck_assert_int_eq(fake_try(&a, &waits).what, FAKE_QUEUED);
+    peer_kill(&p[0]);
+    fake_expect_grant(&a, &waits);
+    ck_assert_int_eq(fake_withdraw(&a, &waits), HF_WITHDRAWN);
+    peer_bury(&p[0]);
+    fake_close(&b);
+    close_a();
+}
+END_TEST
+
+START_TEST(a_live_file_that_was_removed_is_noticed)
+{
+    struct hf_ticket mine = fake_ticket("x", HF_MUTEX);
+    hf_error why;
+
+    open_a(1);
+    takes(&a, &mine);
+    ck_assert_int_eq(unlinkat(AT_FDCWD, live_path(), 0), 0);
+    ck_assert_int_eq(fake_open_why(&b, &hf__backend_file, url, NULL, &why),
+                     HF_ECORRUPT);
+    ck_assert_ptr_nonnull(strstr(why.text, "'live' was removed"));
+    ck_assert_int_eq(fake_renew(&a, &mine, HF_CHECK), HF_STILL_HELD);
+    ck_assert_int_eq(fake_withdraw(&a, &mine), HF_WITHDRAWN);
+    fake_close(&a);
+    peer_kill(&p[0]); /* left a slot behind; a new session finds nobody alive */
+    peer_bury(&p[0]);
+    ck_assert_int_eq(fake_open(&a, &hf__backend_file, url, NULL), 0);
     close_a();
 }
 END_TEST
@@ -499,6 +572,9 @@ int main(void)
         &a_pid_that_is_used_again_is_not_the_holder,
         &a_slot_that_is_used_again_is_woken,
         &a_forked_child_keeps_nothing_alive,
+        &a_holder_that_runs_another_program_lets_go,
+        &many_places_of_one_holder_hide_nobody,
+        &a_live_file_that_was_removed_is_noticed,
         &a_child_that_closes_leaves_its_parent_alone,
         &a_death_at_every_step_of_the_repair,
     };

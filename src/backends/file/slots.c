@@ -65,8 +65,7 @@ static int live_open(struct file_queue *me, struct stat *st, hf_error *why)
 
     pthread_once(&sessions_once, sessions_begin);
     pthread_mutex_lock(&sessions_lock);
-    rc =
-        hf__dir_open_file(me->dir_fd, "live", O_RDWR, me->mode, &me->live_fd, st, why);
+    rc = hf__dir_open_file(me->dir_fd, "live", O_RDWR, me->mode, &me->live_fd, st, why);
     if (rc == 0)
         hf__list_push_back(&sessions, &me->in_process);
     pthread_mutex_unlock(&sessions_lock);
@@ -240,6 +239,39 @@ static int slot_take(struct file_queue *me, hf_error *why)
                     SLOT_COUNT);
 }
 
+/* Whether a slot may belong to somebody, whatever the lock says. */
+static bool slot_inhabited(const struct file_queue *me, const struct region_slot *s)
+{
+    uint64_t space = __atomic_load_n(&s->space, __ATOMIC_RELAXED);
+    uint64_t start = __atomic_load_n(&s->start, __ATOMIC_RELAXED);
+
+    if (__atomic_load_n(&s->state, __ATOMIC_ACQUIRE) != SLOT_USED)
+        return false;
+    return !space || space != me->space || !start ||
+           start == hf__slot_start(__atomic_load_n(&s->pid, __ATOMIC_RELAXED));
+}
+
+/* If somebody removed `live` under its users they have locks that we cannot see: they
+ * would all look dead. */
+static int live_check(struct file_queue *me, uint64_t ino, hf_error *why)
+{
+    uint64_t *used = &me->region.head->live_ino;
+    uint64_t seen = 0;
+
+    if (__atomic_compare_exchange_n(used, &seen, ino, false, __ATOMIC_RELAXED,
+                                    __ATOMIC_RELAXED) ||
+        seen == ino)
+        return 0;
+    for (uint32_t i = 0; i < SLOT_COUNT; i++)
+        if (slot_inhabited(me, &me->region.slots[i]))
+            return hf__fail(why, HF_ECORRUPT,
+                            "the file 'live' was removed while process %d used it: "
+                            "end all processes that use the directory",
+                            me->region.slots[i].pid);
+    __atomic_store_n(used, ino, __ATOMIC_RELAXED);
+    return 0;
+}
+
 int hf__slot_claim(struct file_queue *me, hf_error *why)
 {
     struct stat st;
@@ -249,14 +281,14 @@ int hf__slot_claim(struct file_queue *me, hf_error *why)
         return rc;
     me->pid = getpid();
     me->space = pid_space();
+    rc = live_check(me, (uint64_t)st.st_ino, why);
+    if (rc != 0)
+        return rc;
+    hf__slots_sweep(me);
     rc = hf__guard_enter(me, why);
     if (rc != 0)
         return rc;
-    rc = live_check(me, st.st_ino, why);
-    if (rc == 0) {
-        slots_sweep(me);
-        rc = slot_take(me, why);
-    }
+    rc = slot_take(me, why);
     hf__guard_leave(me);
     return rc;
 }
