@@ -84,6 +84,8 @@ void hf__op_timer(struct hf_op *op, int64_t at_ns)
 
 void hf__op_wake(struct hf_op *op)
 {
+    if (op->leading && !op->client->loop.sleeping)
+        return; /* it is the one who tells us */
     if (op->leading)
         hf__loop_kick(&op->client->loop);
     else if (op->wake)

@@ -135,6 +135,42 @@ static void lost_look(struct env *e)
     let_go(hold);
 }
 
+/* It was moved to us and nobody said so: asked again, it is ours, not gone. */
+static void lost_adoption(struct env *e)
+{
+    char id[HF_ID_MAX];
+    hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
+    hf_client *a = client_open(e);
+    hf_client *b = hasty_client(e);
+    hf_hold *hold = held(e, a);
+    hf_hold *adopted = NULL;
+    options.ttl_ms = e->form->ttl_ms;
+    CHECK_RC(hf_hold_id(hold, 0, id, sizeof id, NULL), 0);
+    fault_lose(HF_FAULT_ASK, 1, 2);
+    CHECK_RC(hf_adopt(b, id, &options, &adopted, NULL), 0);
+    fault_none();
+    CHECK_RC(hf_hold_verify(adopted, NULL), 0);
+    CHECK_RC(hf_release(hold, NULL), HF_ELOST);
+    let_go(adopted);
+    check_free(e);
+}
+
+static void lost_downgrade(struct env *e)
+{
+    hf_client *a = client_open(e);
+    hf_client *b = hasty_client(e);
+    hf_want read = hf_read(THING);
+    hf_hold *other = NULL;
+    hf_hold *hold = held(e, b);
+    fault_lose(HF_FAULT_ASK, 1, 2);
+    CHECK_RC(hf_hold_downgrade(hold, 0, NULL), 0);
+    fault_none();
+    CHECK_RC(hf_acquire(a, &read, 1, NULL, &other, NULL), 0);
+    CHECK_BUSY(e, a);
+    let_go(other);
+    let_go(hold);
+}
+
 /* ---- Cannot ---------------------------------------------------------------------- */
 
 static void unreachable_says_so(struct env *e)
@@ -247,6 +283,8 @@ const struct scenario scenarios_fault[] = {
     { "lost-release", LOCKS, FAULT, 0, lost_release },
     { "lost-cancel", LOCKS, FAULT, 0, lost_cancel },
     { "lost-look", LOCKS, FAULT, 0, lost_look },
+    { "lost-adoption", SINGLES, FAULT | HF_CAP_DETACH, 0, lost_adoption },
+    { "lost-downgrade", WRITE, FAULT | HF_CAP_DOWNGRADE, 0, lost_downgrade },
     { "unreachable-says-so", LOCKS, FAULT, 0, unreachable_says_so },
     { "unreachable-for-a-while", LOCKS, FAULT, 0, unreachable_for_a_while },
     { "uncertain-says-so", LOCKS, FAULT, 0, uncertain_says_so },

@@ -277,6 +277,20 @@ static void lost_reply_counts_once(struct env *e)
     CHECK_EQ(latch_down(client, 7), 0);
 }
 
+/* Set once, and asked again because nobody said so: not "busy". */
+static void lost_reply_sets_once(struct env *e)
+{
+    hf_options options = HF_OPTIONS_INIT;
+    options.request_timeout_ms = 20;
+    hf_client *client = client_with(e, &options);
+    fault_lose(HF_FAULT_ASK, 1, 2);
+    CHECK_RC(hf_latch_set(client, THING, 3, NULL), 0);
+    fault_none();
+    CHECK_EQ(latch_count(client), 3);
+    CHECK_RC(hf_latch_set(client, THING, 3, NULL), HF_EBUSY);
+    CHECK_EQ(latch_down(client, 3), 0);
+}
+
 const struct scenario scenarios_latch[] = {
     { "latch-counts-down", LATCH, 0, 0, latch_counts_down },
     { "latch-is-never-below-zero", LATCH, 0, 0, latch_is_never_below_zero },
@@ -295,6 +309,7 @@ const struct scenario scenarios_latch[] = {
     { "latch-between-processes", LATCH, HF_CAP_PROCESSES | HF_CAP_INSPECT, 0,
       latch_between_processes },
     { "latch-outlives-its-maker", LATCH, 0, 0, latch_outlives_its_maker },
+    { "lost-reply-sets-once", LATCH, NEED_FAULT, 0, lost_reply_sets_once },
     { "lost-reply-counts-once", LATCH, NEED_FAULT, 0, lost_reply_counts_once },
     { NULL, 0, 0, 0, NULL },
 };

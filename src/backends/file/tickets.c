@@ -236,50 +236,69 @@ static void attempt_slow(struct file_queue *me, struct hf_ticket *ticket)
         me->host->ops->granted(me->host, ticket, &grant);
 }
 
-/* A ticket that was attempted before: says what is the case. False: nothing is
- * there. */
+enum known { KNOWN_NOT, KNOWN_HELD, KNOWN_ANSWERED };
+
+static enum known place_known(struct file_queue *me, struct hf_ticket *ticket,
+                              struct hf_grant *ret_grant)
+{
+    struct queue_stake *stake = ticket_stake(ticket);
+    struct region_block *place;
+    hf_error why;
+
+    if (stake && stake->waiting) {
+        me->thorough = true;
+        answer_queued(me, ticket, hf__stake_look(stake, false));
+        me->thorough = false;
+        return KNOWN_ANSWERED;
+    }
+    if (hf__guard_enter(me, &why) != 0) {
+        answer_later(me, ticket, &why);
+        return KNOWN_ANSWERED;
+    }
+    place = hf__place_find(me, ticket_block(ticket), ticket->store[2]);
+    if (place)
+        *ret_grant = hf__place_grant(place);
+    hf__guard_leave(me);
+    return place ? KNOWN_HELD : KNOWN_NOT;
+}
+
+static enum known quick_known(struct file_queue *me, struct hf_ticket *ticket,
+                              struct hf_grant *ret_grant)
+{
+    struct region_block *record = block_at(me, ticket_block(ticket));
+
+    if (!hf__quick_mine(me, ticket))
+        return KNOWN_NOT;
+    ret_grant->token = ticket->store[2];
+    ret_grant->span = __atomic_load_n(&record->record.span, __ATOMIC_RELAXED);
+    return KNOWN_HELD;
+}
+
+/* A ticket that was attempted before: says what is the case. False: nothing is there. */
 static bool attempt_known(struct file_queue *me, struct hf_ticket *ticket)
 {
     struct hf_grant grant = { .span = 1 };
-    struct region_block *block = block_at(me, ticket_block(ticket));
-    hf_error why;
+    enum known known = KNOWN_NOT;
 
     switch (ticket_mode(ticket)) {
     case TICKET_NONE:
         return false;
     case TICKET_OPEN:
         grant.token = hf__region_draw(&me->region, 1);
+        known = KNOWN_HELD;
         break;
     case TICKET_QUICK:
-        if (!hf__quick_mine(me, ticket))
-            goto gone;
-        grant.token = ticket->store[2];
-        grant.span = __atomic_load_n(&block->record.span, __ATOMIC_RELAXED);
+        known = quick_known(me, ticket, &grant);
         break;
     case TICKET_PLACE:
-        if (ticket_stake(ticket) && ticket_stake(ticket)->waiting) {
-            me->thorough = true;
-            answer_queued(me, ticket, hf__stake_look(ticket_stake(ticket), false));
-            me->thorough = false;
-            return true;
-        }
-        if (hf__guard_enter(me, &why) != 0) {
-            answer_later(me, ticket, &why);
-            return true;
-        }
-        block = hf__place_find(me, ticket_block(ticket), ticket->store[2]);
-        if (block)
-            grant = hf__place_grant(block);
-        hf__guard_leave(me);
-        if (!block)
-            goto gone;
+        known = place_known(me, ticket, &grant);
         break;
     }
-    me->host->ops->granted(me->host, ticket, &grant);
-    return true;
-gone:
-    ticket_set(ticket, TICKET_NONE, 0, 0, 0);
-    return false;
+    if (known == KNOWN_HELD)
+        me->host->ops->granted(me->host, ticket, &grant);
+    else if (known == KNOWN_NOT)
+        ticket_set(ticket, TICKET_NONE, 0, 0, 0);
+    return known != KNOWN_NOT;
 }
 
 void hf__queue_attempt(void *session, struct hf_ticket *ticket)
