@@ -56,23 +56,30 @@ int hf_backend_register(const struct hf_backend *backend, hf_error *why)
 
 /* ---- acquire --------------------------------------------------------------------- */
 
+/* With all the checks, which the fast way need not repeat. */
+HF_SLOW_WAY static int acquire_checked(hf_client *client, const hf_want *wants,
+                                       size_t count, const hf_acquire_options *given,
+                                       hf_hold **ret_hold, hf_error *why)
+{
+    hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
+    int rc = hf__want_check(client, wants, count, why);
+    if (rc == 0)
+        rc = hf__options_check(client, given, &options, why);
+    if (rc == 0)
+        rc = hf__acquire(client, wants, count, &options, ret_hold, why);
+    return rc;
+}
+
 int hf_acquire(hf_client *handle, const hf_want *wants, size_t count,
                const hf_acquire_options *given, hf_hold **ret_hold, hf_error *why)
 {
-    hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
     int rc = check_out(ret_hold, why);
     hf_client *client = rc == 0 ? enter_to_wait(handle, &rc, why) : NULL;
     if (!client)
         return rc;
     rc = hf__acquire_fast(client, wants, count, given, ret_hold, why);
-    if (rc <= 0)
-        goto out;
-    rc = hf__want_check(client, wants, count, why);
-    if (rc == 0)
-        rc = hf__options_check(client, given, &options, why);
-    if (rc == 0)
-        rc = hf__acquire(client, wants, count, &options, ret_hold, why);
-out:
+    if (rc > 0)
+        rc = acquire_checked(client, wants, count, given, ret_hold, why);
     hf__client_leave(client);
     return rc;
 }

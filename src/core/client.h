@@ -31,6 +31,9 @@
 #define HF_WANTS_MAX 64
 #define HF_RENEW_BATCH 100
 
+/* Kept out of line, so that the short way through a lock has a short stack frame. */
+#define HF_SLOW_WAY __attribute__((noinline, cold))
+
 enum claim_state {
     CLAIM_NEW = 0, /* not asked for yet */
     CLAIM_ASKED,   /* attempt sent, no answer yet */

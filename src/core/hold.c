@@ -106,7 +106,9 @@ static int64_t doubt_at(const struct claim *claim)
 void hf__hold_refresh(struct hf_hold *hold)
 {
     int64_t valid = HF_NEVER, doubt = HF_NEVER;
-    for (uint32_t i = 0; i < hold->count; i++) {
+    bool plain = hold->count == 1 && hold->one.claim &&
+                 hold->one.claim->valid_until == HF_NEVER;
+    for (uint32_t i = 0; !plain && i < hold->count; i++) {
         const struct claim *claim = hold->parts[i].claim;
         if (!claim)
             continue;
@@ -268,7 +270,7 @@ static void start_release(struct hf_op *op, struct hf_hold *hold)
         hf__op_timer(op, hf__now() + 3 * op->client->request_ns);
 }
 
-static int release_waiting(struct hf_hold *hold, hf_error *why)
+HF_SLOW_WAY static int release_waiting(struct hf_hold *hold, hf_error *why)
 {
     struct hf_op op;
     hf__op_init(&op, hold->client, OP_RELEASE);
@@ -283,7 +285,7 @@ static int release_waiting(struct hf_hold *hold, hf_error *why)
 }
 
 /* The store did not confirm at once: wait for it. */
-static int await_leaving(struct claim *claim, hf_error *why)
+HF_SLOW_WAY static int await_leaving(struct claim *claim, hf_error *why)
 {
     struct hf_op op;
     hf_client *client = claim->client;

@@ -277,8 +277,9 @@ static int acquire_waiting(const struct plan *plan, const hf_want *wants, size_t
 }
 
 /* The short way met an obstacle: go on with an op that fronts the claim. */
-static int wait_for_claim(const struct plan *plan, struct claim *claim,
-                          struct hf_hold *hold, hf_hold **ret_hold, hf_error *why)
+HF_SLOW_WAY static int wait_for_claim(const struct plan *plan, struct claim *claim,
+                                      struct hf_hold *hold, hf_hold **ret_hold,
+                                      hf_error *why)
 {
     struct hf_op op;
     hf__op_init(&op, plan->client, OP_ACQUIRE);
@@ -377,9 +378,9 @@ static bool is_plain_want(const hf_want *want)
 }
 
 /* A hand-off that is on its way to a sleeper, and we are awake. */
-static int take_offered(hf_client *client, const hf_want *want, size_t len,
-                        uint32_t hash, const hf_acquire_options *options,
-                        hf_hold **ret_hold)
+HF_SLOW_WAY static int take_offered(hf_client *client, const hf_want *want, size_t len,
+                                    uint32_t hash, const hf_acquire_options *options,
+                                    hf_hold **ret_hold)
 {
     if (!client->names_count || !is_mutex(want->kind))
         return 1;
@@ -393,6 +394,17 @@ static int take_offered(hf_client *client, const hf_want *want, size_t len,
     claim->reentrant = want->kind == HF_REENTRANT;
     claim->owner = options && options->owner ? options->owner : this_thread();
     return hand_out(claim, hold, ret_hold);
+}
+
+HF_SLOW_WAY static int wait_for_hot(struct claim *claim, const hf_want *want,
+                                    const hf_acquire_options *options,
+                                    struct hf_hold *hold, hf_hold **ret_hold,
+                                    hf_error *why)
+{
+    hf_acquire_options none = HF_ACQUIRE_OPTIONS_INIT;
+    struct plan plan;
+    plan_init(&plan, claim->client, options ? options : &none, want, 1);
+    return wait_for_claim(&plan, claim, hold, ret_hold, why);
 }
 
 /* As ask_at_once, for a claim that needs no plan. */
@@ -411,10 +423,27 @@ static int ask_hot(struct claim *claim, const hf_want *want,
     hf__claim_attempt(claim);
     if (claim->state == CLAIM_HELD)
         return hand_out(claim, hold, ret_hold);
+    return wait_for_hot(claim, want, options, hold, ret_hold, why);
+}
+
+/* Another name than the last time, but one that is known. */
+__attribute__((noinline)) static int acquire_known(hf_client *client,
+                                                   const hf_want *wants,
+                                                   const hf_acquire_options *given,
+                                                   hf_hold **ret_hold, hf_error *why)
+{
+    size_t len = strnlen(wants->name, sizeof(((struct claim *)0)->name));
+    if (len == sizeof(((struct claim *)0)->name))
+        return 1; /* longer than what claims keep inside themselves */
+    uint32_t hash = hf__text_hash(wants->name, len);
+    struct claim *claim = hf__claim_reuse(client, wants->name, len, hash, wants->kind);
+    if (!claim)
+        return take_offered(client, wants, len, hash, given, ret_hold);
     hf_acquire_options none = HF_ACQUIRE_OPTIONS_INIT;
     struct plan plan;
-    plan_init(&plan, client, options ? options : &none, want, 1);
-    return wait_for_claim(&plan, claim, hold, ret_hold, why);
+    plan_init(&plan, client, given ? given : &none, wants, 1);
+    fill_claim(claim, &plan, wants);
+    return ask_at_once(&plan, claim, hf__hold_new(client, 1), ret_hold, why);
 }
 
 /* What was asked for before, by this client, under the same name: an idle claim is
@@ -428,18 +457,7 @@ int hf__acquire_fast(hf_client *client, const hf_want *wants, size_t count,
     struct claim *hot = hf__claim_hot(client, wants->name, wants->kind);
     if (hot)
         return ask_hot(hot, wants, given, ret_hold, why);
-    size_t len = strnlen(wants->name, sizeof(((struct claim *)0)->name));
-    if (len == sizeof(((struct claim *)0)->name))
-        return 1; /* longer than what claims keep inside themselves */
-    uint32_t hash = hf__text_hash(wants->name, len);
-    struct claim *claim = hf__claim_reuse(client, wants->name, len, hash, wants->kind);
-    if (!claim)
-        return take_offered(client, wants, len, hash, given, ret_hold);
-    hf_acquire_options none = HF_ACQUIRE_OPTIONS_INIT;
-    struct plan plan;
-    plan_init(&plan, client, given ? given : &none, wants, 1);
-    fill_claim(claim, &plan, wants);
-    return ask_at_once(&plan, claim, hf__hold_new(client, 1), ret_hold, why);
+    return acquire_known(client, wants, given, ret_hold, why);
 }
 
 static int start_async(struct hf_op *op, int64_t timeout_ms, bool background,
