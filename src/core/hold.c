@@ -106,8 +106,8 @@ static int64_t doubt_at(const struct claim *claim)
 void hf__hold_refresh(struct hf_hold *hold)
 {
     int64_t valid = HF_NEVER, doubt = HF_NEVER;
-    bool plain = hold->count == 1 && hold->one.claim &&
-                 hold->one.claim->valid_until == HF_NEVER;
+    bool plain =
+        hold->count == 1 && hold->one.claim && hold->one.claim->valid_until == HF_NEVER;
     for (uint32_t i = 0; !plain && i < hold->count; i++) {
         const struct claim *claim = hold->parts[i].claim;
         if (!claim)

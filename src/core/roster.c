@@ -238,8 +238,7 @@ struct claim *hf__claim_find(hf_client *client, const struct hf_ticket *ticket,
 struct claim *hf__claim_hot(hf_client *client, const char *name, int32_t kind)
 {
     struct claim *claim = client->hot;
-    if (!claim || claim->ticket.kind != kind ||
-        strcmp(claim->name, name) != 0)
+    if (!claim || claim->ticket.kind != kind || strcmp(claim->name, name) != 0)
         return NULL;
     uint32_t chain = claim->ticket.name_hash & (client->names_size - 1);
     if (client->names[chain] != claim || claim->name_next)
