@@ -9,7 +9,8 @@
  *   128-bit id of a ticket before the first byte is sent, so every request may be
  *   repeated: `attempt` of a ticket that is queued or granted already answers what is
  *   the case, `withdraw` of one that is not there answers HF_GONE, and neither does
- *   anything twice. Release, timeout, cancel, roll-back: all of them are `withdraw`.
+ *   anything twice. (An id may come again, for the same name, after its withdrawal was
+ *   answered inside the call: nothing can be under way then.) Release, timeout, cancel, roll-back: all of them are `withdraw`.
  *
  * THREADS
  *

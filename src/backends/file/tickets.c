@@ -274,7 +274,7 @@ static enum known quick_known(struct file_queue *me, struct hf_ticket *ticket,
     return KNOWN_HELD;
 }
 
-/* A ticket that was attempted before: says what is the case. False: nothing is there. */
+/* A ticket that was attempted before: say what is the case. False: nothing is there. */
 static bool attempt_known(struct file_queue *me, struct hf_ticket *ticket)
 {
     struct hf_grant grant = { .span = 1 };
