@@ -10,7 +10,8 @@
  *   repeated: `attempt` of a ticket that is queued or granted already answers what is
  *   the case, `withdraw` of one that is not there answers HF_GONE, and neither does
  *   anything twice. (An id may come again, for the same name, after its withdrawal was
- *   answered inside the call: nothing can be under way then.) Release, timeout, cancel, roll-back: all of them are `withdraw`.
+ *   answered inside the call: nothing can be under way then.) Release, timeout, cancel,
+ *   roll-back: all of them are `withdraw`.
  *
  * THREADS
  *
