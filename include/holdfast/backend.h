@@ -123,7 +123,7 @@ enum hf_renew_mode {
 /* ---- Other requests ------------------------------------------------------------ */
 
 enum hf_verb {
-    HF_LATCH_SET = 1,  /* number: count. HF_EBUSY if the latch is counting */
+    HF_LATCH_SET = 1,  /* number: count, id: done once. HF_EBUSY if it is counting */
     HF_LATCH_GET = 2,  /* result: what is left, 0 if there is none */
     HF_LATCH_DOWN = 3, /* number: by, id: counted once. result: what is left */
     HF_CELL_GET = 4,   /* host->cell_data(), result: version. HF_ENOENT */

@@ -89,8 +89,8 @@ static void silent_store_ends_the_wait(struct env *e)
     CHECK(rc == HF_EUNCERTAIN || rc == HF_EUNREACHABLE);
     CHECK(hold == NULL);
     hf__fault_pause(false);
-    EVENTUALLY(seen(e, watcher, HF_HOLDER) == 0 && seen(e, watcher, HF_WAITER) == 0);
-    check_free(e);
+    /* The requests of before are on their way now, each with its withdrawal behind it. */
+    let_go(held(e, watcher, .rival = true, .timeout = HF_FOREVER));
 }
 
 static void silent_store_wakes_up(struct env *e)

@@ -55,8 +55,11 @@ static int latch_set(struct memory_session *me, struct hf_request *request,
                      hf_error *why)
 {
     struct memory_name *name;
-    int rc = latch_asked(me, request, &name, why);
+    int rc;
 
+    if (done_before(me->space, request))
+        return 0;
+    rc = latch_asked(me, request, &name, why);
     if (rc < 0)
         return rc;
     if (name)
@@ -68,6 +71,7 @@ static int latch_set(struct memory_session *me, struct hf_request *request,
         return hf__fail_code(why, HF_ENOMEM);
     name->latch_left = (uint32_t)request->number;
     request->result = request->number;
+    done_note(me->space, request);
     return 0;
 }
 
