@@ -89,7 +89,7 @@ static void silent_store_ends_the_wait(struct env *e)
     CHECK(rc == HF_EUNCERTAIN || rc == HF_EUNREACHABLE);
     CHECK(hold == NULL);
     hf__fault_pause(false);
-    /* The requests of before are on their way now, each with its withdrawal behind it. */
+    /* The requests of before are on their way, each with its withdrawal behind it. */
     let_go(held(e, watcher, .rival = true, .timeout = HF_FOREVER));
 }
 
