@@ -171,6 +171,7 @@ enum hf_capability {
     HF_CAP_CRASH = 1 << 14,     /* a killed holder's locks are free at once */
     HF_CAP_DURABLE = 1 << 15,   /* tokens keep growing over a restart of the store */
     HF_CAP_HANDOFF = 1 << 16,   /* grants carry room for in-process hand-offs */
+    HF_CAP_DIAGNOSE = 1 << 17,  /* hf_diagnose knows this store's traps */
 };
 
 /* Bits of enum hf_capability, 0 for a client that is closed. */
@@ -482,6 +483,23 @@ HF_API int hf_evict(hf_client *client, const char *name, uint64_t token, hf_erro
  * HF_ENOENT if nobody holds it. */
 HF_API int hf_revoke(hf_client *client, const char *name, uint64_t token,
                      hf_error *why);
+
+/* What hf_diagnose() found: how grave, what it is, what to do about it. Strings live
+ * with the report and are never NULL; `fix` is "" where there is nothing to do. */
+enum hf_level { HF_GOOD = 1, HF_REMARK = 2, HF_TRAP = 3 /* may cost a lock */ };
+
+typedef struct hf_finding {
+    size_t size;
+    int32_t level;     /* enum hf_level */
+    const char *topic; /* "version", "persistence", ... */
+    const char *what;
+    const char *fix;
+} hf_finding;
+
+/* Examines the store for what is known to break locks there. The report has findings
+ * instead of entries: hf_report_count() of them, worst first. Errors as hf_inspect(). */
+HF_API int hf_diagnose(hf_client *client, hf_report **ret_report, hf_error *why);
+HF_API const hf_finding *hf_report_finding(const hf_report *report, size_t index);
 
 /* ---- Your own event loop ----------------------------------------------------- */
 

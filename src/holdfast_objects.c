@@ -163,9 +163,32 @@ int hf_inspect(hf_client *client, const char *name, bool prefix, hf_report **ret
     return rc;
 }
 
+int hf_diagnose(hf_client *client, hf_report **ret_report, hf_error *why)
+{
+    struct asked asked = { .request = { .prefix = true } };
+    int rc = check_out(ret_report, why);
+    if (rc != 0)
+        return rc;
+    asked.report = hf__report_new();
+    if (!asked.report)
+        return hf__fail_code(why, HF_ENOMEM);
+    rc = ask(client, &asked, HF_DIAGNOSE, "", 0, why);
+    if (rc == 0)
+        *ret_report = asked.report;
+    else
+        hf__report_free(asked.report);
+    return rc;
+}
+
+/* A report has either entries or findings. */
 size_t hf_report_count(const hf_report *report)
 {
-    return report ? report->count : 0;
+    return report ? report->count + report->finding_count : 0;
+}
+
+const hf_finding *hf_report_finding(const hf_report *report, size_t index)
+{
+    return report && index < report->finding_count ? &report->findings[index] : NULL;
 }
 
 const hf_entry *hf_report_entry(const hf_report *report, size_t index)

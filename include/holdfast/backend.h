@@ -135,6 +135,7 @@ enum hf_verb {
     HF_DOWNGRADE = 9,  /* ticket: held, HF_WRITE to HF_READ. HF_ELOST */
     HF_ADOPT = 10,     /* other: id of a held ticket, moved to `ticket` (new id and
                           ttl_ns); grant: as granted. HF_ENOENT */
+    HF_DIAGNOSE = 11,  /* host->finding() for each; no name */
 };
 
 struct hf_request {
@@ -174,8 +175,9 @@ struct hf_host_ops {
     /* Answers to attempt. `queued`: stands in the queue; the grant will be pushed
      * (`granted`), or `notice` says "attempt again", or, if retry_ns > 0, core attempts
      * again after that time at the latest. `busy` is for HF_TICKET_TRY only. `failed`
-     * ends the ticket: nothing is queued. With HF_EUNREACHABLE or HF_EUNCERTAIN the
-     * outcome is open, and core attempts again or withdraws. */
+     * ends the ticket: nothing is queued. HF_EUNREACHABLE (this attempt cannot have
+     * got there) and HF_EUNCERTAIN (it may have) leave it open: core attempts again,
+     * withdraws, or forgets a ticket of which no attempt got there. */
     void (*granted)(struct hf_host *, struct hf_ticket *, const struct hf_grant *);
     void (*queued)(struct hf_host *, struct hf_ticket *, int64_t retry_ns);
     void (*notice)(struct hf_host *, struct hf_ticket *);
@@ -193,6 +195,7 @@ struct hf_host_ops {
                      const hf_error *why);
     void (*entry)(struct hf_host *, struct hf_request *, const hf_entry *);
     void (*cell_data)(struct hf_host *, struct hf_request *, const void *, size_t);
+    void (*finding)(struct hf_host *, struct hf_request *, const hf_finding *);
 
     /* The loop. add_fd: 0 or HF_ESYSTEM, HF_ENOMEM; one watch per descriptor; remove it
      * before closing it. set_timer: 0 or HF_ENOMEM; moves a timer that is set, which

@@ -57,6 +57,8 @@ void hf__claim_attempt(struct claim *claim)
     hf_client *client = claim->client;
     if (claim->ttl_ns)
         stamp_lease(claim);
+    claim->doubted |= claim->state != CLAIM_NEW && !claim->unsent;
+    claim->unsent = false;
     claim->state = CLAIM_ASKED;
     claim->inline_call = true;
     client->store->attempt(client->session, &claim->ticket);
@@ -137,8 +139,11 @@ void hf__claim_interest(struct claim *claim)
  * hf__claim_left() is yours to call. */
 void hf__claim_leave(struct claim *claim, struct hf_op *leaver)
 {
-    bool in_store = claim->state == CLAIM_ASKED || claim->state == CLAIM_QUEUED ||
+    bool asked = claim->state == CLAIM_ASKED;
+    bool in_store = (asked && !claim->unsent) || claim->state == CLAIM_QUEUED ||
                     claim->state == CLAIM_HELD || claim->state == CLAIM_LOST;
+    if (asked && claim->unsent)
+        claim->client->store->forget(claim->client->session, &claim->ticket);
     claim->offered = false;
     hf__renew_stop(claim);
     if (claim->timer.slot)
@@ -169,7 +174,7 @@ static void claim_restart(struct claim *claim)
     struct hf_op *front = HF_CONTAINER(hf__list_first(&claim->ops), struct hf_op, link);
     claim->state = CLAIM_NEW;
     claim->repeats = 0;
-    claim->impatient = false;
+    claim->impatient = claim->unsent = claim->doubted = false;
     claim->ticket.flags |= HF_TICKET_YIELD; /* this client has had its turns */
     memset(claim->ticket.store, 0, sizeof(claim->ticket.store));
     if (!hf__claim_new_id(claim)) {

@@ -94,6 +94,8 @@ static void host_failed(struct hf_host *host, struct hf_ticket *ticket,
     keep_sentence(claim, why);
     if (why->code == HF_EUNREACHABLE || why->code == HF_EUNCERTAIN) {
         claim->unreachable = true;
+        claim->doubted |= why->code == HF_EUNCERTAIN;
+        claim->unsent = !claim->doubted;
         claim->state = CLAIM_ASKED;
         hf__claim_timer(claim, backoff(claim));
         return;
@@ -166,6 +168,13 @@ static void host_cell_data(struct hf_host *host, struct hf_request *request,
     hf__report_cell(request, data, len);
 }
 
+static void host_finding(struct hf_host *host, struct hf_request *request,
+                         const hf_finding *finding)
+{
+    (void)host;
+    hf__report_find(request, finding);
+}
+
 static int host_add_fd(struct hf_host *host, int fd, uint32_t events,
                        hf_fd_cb *callback, void *arg)
 {
@@ -206,6 +215,7 @@ const struct hf_host_ops hf__host_ops = {
     .answered = host_answered,
     .entry = host_entry,
     .cell_data = host_cell_data,
+    .finding = host_finding,
     .add_fd = host_add_fd,
     .remove_fd = host_remove_fd,
     .set_timer = host_set_timer,

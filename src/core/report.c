@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Reports: copies of what a store tells about its tickets and cells.
+ * Reports: copies of what a store tells about its tickets, its cells and itself.
  *
  * Filled while the store answers, under the client's lock; read by the caller
  * afterwards without one. Running out of memory is noted in the request and told at its
@@ -29,7 +29,10 @@ void hf__report_free(hf_report *report)
         return;
     for (size_t i = 0; i < report->count; i++)
         hf__free((void *)(uintptr_t)report->entries[i].name);
+    for (size_t i = 0; i < report->finding_count; i++)
+        hf__free((void *)(uintptr_t)report->findings[i].topic);
     hf__free(report->entries);
+    hf__free(report->findings);
     hf__free(report);
 }
 
@@ -80,6 +83,36 @@ void hf__report_add(struct hf_request *request, const hf_entry *entry)
     strings = append(strings, program, &copy->program);
     append(strings, note, &copy->note);
     asked->report->count++;
+}
+
+/* Few findings and one at a time: kept sorted by inserting each where it belongs. */
+void hf__report_find(struct hf_request *request, const hf_finding *finding)
+{
+    struct asked *asked = asked_of(request);
+    hf_report *report = asked->report;
+    const char *topic = or_empty(finding->topic), *what = or_empty(finding->what);
+    const char *fix = or_empty(finding->fix);
+    size_t size = sizeof(hf_finding), count = report->finding_count;
+    hf_finding *findings =
+        hf__realloc(report->findings, count * size, (count + 1) * size);
+    if (findings)
+        report->findings = findings;
+    char *strings = hf__alloc(strlen(topic) + strlen(what) + strlen(fix) + 3);
+    if (!findings || !strings) {
+        hf__free(strings);
+        asked->no_memory = true;
+        return;
+    }
+    size_t at = count;
+    while (at > 0 && findings[at - 1].level < finding->level)
+        at--;
+    memmove(&findings[at + 1], &findings[at], (count - at) * size);
+    findings[at].size = size;
+    findings[at].level = finding->level;
+    strings = append(strings, topic, &findings[at].topic);
+    strings = append(strings, what, &findings[at].what);
+    append(strings, fix, &findings[at].fix);
+    report->finding_count++;
 }
 
 void hf__report_cell(struct hf_request *request, const void *data, size_t len)

@@ -34,7 +34,8 @@ struct hf_op *hf__request_op(struct hf_request *request)
 
 static bool changes_something(int32_t verb)
 {
-    return verb != HF_LATCH_GET && verb != HF_CELL_GET && verb != HF_INSPECT;
+    return verb != HF_LATCH_GET && verb != HF_CELL_GET && verb != HF_INSPECT &&
+           verb != HF_DIAGNOSE;
 }
 
 static void request_send(struct hf_op *op)
@@ -135,6 +136,7 @@ static uint64_t verb_capability(int verb)
         [HF_CELL_SET] = HF_CAP_CELL,       [HF_INSPECT] = HF_CAP_INSPECT,
         [HF_EVICT] = HF_CAP_EVICT,         [HF_REVOKE] = HF_CAP_REVOKE,
         [HF_DOWNGRADE] = HF_CAP_DOWNGRADE, [HF_ADOPT] = HF_CAP_DETACH,
+        [HF_DIAGNOSE] = HF_CAP_DIAGNOSE,
     };
     return needed[verb];
 }
@@ -144,7 +146,7 @@ static const char *verb_name(int verb)
     static const char *const names[] = { "",           "latches",  "latches",
                                          "latches",    "cells",    "cells",
                                          "inspection", "eviction", "revocation",
-                                         "downgrades", "adoption" };
+                                         "downgrades", "adoption", "diagnosis" };
     return names[verb];
 }
 

@@ -266,6 +266,14 @@ static void host_cell_data(struct hf_host *host, struct hf_request *request,
         s->outer->ops->cell_data(s->outer, request, data, len);
 }
 
+static void host_finding(struct hf_host *host, struct hf_request *request,
+                         const hf_finding *finding)
+{
+    struct session *s = session_of(host);
+    if (!data_is_lost(s, request))
+        s->outer->ops->finding(s->outer, request, finding);
+}
+
 static int host_add_fd(struct hf_host *host, int fd, uint32_t events,
                        hf_fd_cb *callback, void *arg)
 {
@@ -310,6 +318,7 @@ const struct hf_host_ops hf__fault_host_ops = {
     .answered = host_answered,
     .entry = host_entry,
     .cell_data = host_cell_data,
+    .finding = host_finding,
     .add_fd = host_add_fd,
     .remove_fd = host_remove_fd,
     .set_timer = host_set_timer,
