@@ -137,6 +137,19 @@ static void host_cell_data(struct hf_host *host, struct hf_request *request,
     fake->cell_len = len;
 }
 
+static void host_finding(struct hf_host *host, struct hf_request *request,
+                         const hf_finding *finding)
+{
+    struct fake_host *fake = fake_of(host);
+    (void)request;
+    ck_assert_uint_lt(fake->finding_count, FAKE_SLOTS * 2);
+    struct fake_finding *copy = &fake->findings[fake->finding_count++];
+    copy->level = finding->level;
+    snprintf(copy->topic, sizeof(copy->topic), "%s", finding->topic);
+    snprintf(copy->what, sizeof(copy->what), "%s", finding->what);
+    snprintf(copy->fix, sizeof(copy->fix), "%s", finding->fix);
+}
+
 /* ---- Loop ------------------------------------------------------------------------ */
 
 static int host_add_fd(struct hf_host *host, int fd, uint32_t events,
@@ -202,6 +215,7 @@ static const struct hf_host_ops ops = {
     .answered = host_answered,
     .entry = host_entry,
     .cell_data = host_cell_data,
+    .finding = host_finding,
     .add_fd = host_add_fd,
     .remove_fd = host_remove_fd,
     .set_timer = host_set_timer,
@@ -446,7 +460,7 @@ enum hf_renewal fake_renew(struct fake_host *fake, struct hf_ticket *ticket,
 
 int fake_ask(struct fake_host *fake, struct hf_request *request, hf_error *why)
 {
-    fake->entry_count = 0;
+    fake->entry_count = fake->finding_count = 0;
     call_begin(fake);
     fake->store->ask(fake->session, request);
     call_end(fake);

@@ -55,6 +55,13 @@ struct fake_entry {
     char note[HF_NOTE_MAX + 1];
 };
 
+struct fake_finding {
+    int32_t level;
+    char topic[32];
+    char what[800];
+    char fix[800];
+};
+
 struct fake_clock {
     int64_t now_ns;
 };
@@ -78,6 +85,8 @@ struct fake_host {
     size_t first, count;
     struct fake_entry *entries; /* of the last inspect */
     size_t entry_count;
+    struct fake_finding findings[FAKE_SLOTS * 2]; /* of the last diagnose */
+    size_t finding_count;
     char cell[HF_CELL_MAX + 1]; /* of the last cell get */
     size_t cell_len;
     struct fake_watch watches[FAKE_SLOTS]; /* callback NULL: free */

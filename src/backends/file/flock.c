@@ -28,6 +28,7 @@
 
 #include "../../base/clock.h"
 #include "../../base/error.h"
+#include "diagnose.h"
 #include "dir.h"
 #include "lockfile.h"
 #include "tokens.h"
@@ -40,6 +41,7 @@ enum { STORE_FILE, STORE_TOKEN, STORE_SPAN };
 struct session {
     struct hf_host *host; /* NULL: open() was never called */
     int event_fd;         /* -1: nobody has waited yet */
+    bool shielded;        /* cleaners of temporary files pass by */
     struct lockfiles files;
     struct hf_tokens tokens;
 };
@@ -305,8 +307,17 @@ static void flock_interest(void *session, struct hf_ticket *ticket)
 static void flock_ask(void *session, struct hf_request *request)
 {
     struct session *s = session;
+    struct dir_facts facts = { .flock = true,
+                               .shielded = s->shielded,
+                               .tokens_private = !s->tokens.page };
+    hf_error why;
+    int rc;
 
-    s->host->ops->answered(s->host, request, HF_EUNSUPPORTED, NULL);
+    if (request->verb != HF_DIAGNOSE)
+        rc = hf__fail_code(&why, HF_EUNSUPPORTED);
+    else
+        rc = hf__facts_report(&facts, s->files.dir_fd, -1, s->host, request, &why);
+    s->host->ops->answered(s->host, request, rc, rc ? &why : NULL);
 }
 
 static void flock_forget(void *session, const void *ticket_or_request)
@@ -340,12 +351,13 @@ static int flock_open(void *session, struct hf_host *host, const struct hf_url *
     /* Cleaners of temporary files pass a locked directory by. Only where it is our own:
      * elsewhere somebody may use a lock on the directory for something else. */
     if (url->path[0] == '\0')
-        flock(s->files.dir_fd, LOCK_SH | LOCK_NB);
+        s->shielded = flock(s->files.dir_fd, LOCK_SH | LOCK_NB) == 0;
     rc = hf__tokens_open(&s->tokens, s->files.dir_fd, s->files.mode, why);
     if (rc != 0)
         return rc;
     *ret_caps = HF_CAP_MUTEX | HF_CAP_RW | HF_CAP_PROCESSES | HF_CAP_CRASH |
-                HF_CAP_HANDOFF | (s->tokens.page ? HF_CAP_DURABLE : 0);
+                HF_CAP_HANDOFF | HF_CAP_DIAGNOSE |
+                (s->tokens.page ? HF_CAP_DURABLE : 0);
     return 0;
 }
 

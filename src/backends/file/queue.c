@@ -23,7 +23,7 @@
     (HF_CAP_MUTEX | HF_CAP_FAIR | HF_CAP_RW | HF_CAP_DOWNGRADE | HF_CAP_PERMITS |      \
      HF_CAP_EXPIRING | HF_CAP_LATCH | HF_CAP_CELL | HF_CAP_LEASE | HF_CAP_DETACH |     \
      HF_CAP_INSPECT | HF_CAP_EVICT | HF_CAP_REVOKE | HF_CAP_PROCESSES | HF_CAP_CRASH | \
-     HF_CAP_DURABLE | HF_CAP_HANDOFF)
+     HF_CAP_DURABLE | HF_CAP_HANDOFF | HF_CAP_DIAGNOSE)
 
 static void queue_init(struct file_queue *me, struct hf_host *host)
 {
@@ -109,6 +109,7 @@ static const struct {
     [HF_REVOKE] = { hf__queue_revoke, true },
     [HF_DOWNGRADE] = { hf__queue_downgrade, true },
     [HF_ADOPT] = { hf__queue_adopt, true },
+    [HF_DIAGNOSE] = { hf__queue_diagnose, false },
 };
 
 static int queue_run(struct file_queue *me, struct hf_request *request, hf_error *why)

@@ -12,7 +12,7 @@
  *   stakes.c            what we wait for or care about, and how we hear of it
  *   quick.h             the way around the table, for a lock that is free
  *   tickets.c           the seam: attempt, withdraw, renew, interest
- *   latches.c cells.c inspect.c repair.c  the seam: ask
+ *   latches.c cells.c inspect.c repair.c diagnose.c  the seam: ask
  *   queue.c             the seam: open, close, the table of functions
  *
  * `me` is always this session. "In the guard" means between hf__guard_enter() and
@@ -348,5 +348,6 @@ bool hf__cell_exists(const struct file_queue *me, const char *name, uint32_t len
 
 /* Outside; they enter it themselves. */
 queue_verb hf__queue_cell_get, hf__queue_cell_set, hf__queue_inspect;
+queue_verb hf__queue_diagnose;
 
 #endif

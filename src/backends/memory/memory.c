@@ -24,7 +24,7 @@
 #define CAPABILITIES                                                                   \
     (HF_CAP_MUTEX | HF_CAP_FAIR | HF_CAP_RW | HF_CAP_DOWNGRADE | HF_CAP_PERMITS |      \
      HF_CAP_EXPIRING | HF_CAP_LATCH | HF_CAP_CELL | HF_CAP_LEASE | HF_CAP_DETACH |     \
-     HF_CAP_INSPECT | HF_CAP_EVICT | HF_CAP_REVOKE | HF_CAP_HANDOFF)
+     HF_CAP_INSPECT | HF_CAP_EVICT | HF_CAP_REVOKE | HF_CAP_HANDOFF | HF_CAP_DIAGNOSE)
 
 static struct memory_place *place_at(struct hf_link *link)
 {

@@ -7,7 +7,7 @@
  *   memory_news.c     how a session hears what others did
  *   memory.c          the seam's table, sessions and tickets
  *   memory_objects.c  requests: latches, cells
- *   memory_repair.c   requests: inspect, evict, revoke, downgrade, adopt
+ *   memory_repair.c   requests: inspect, diagnose, evict, revoke, ...
  *
  * A space is what clients of one process share: names by hash, and for each name those
  * that hold and those that wait, in order of arrival. A name is there only while it is
@@ -191,7 +191,8 @@ typedef int hf__memory_verb(struct memory_session *me, struct hf_request *reques
                             hf_error *why);
 
 hf__memory_verb hf__memory_inspect, hf__memory_evict, hf__memory_revoke,
-    hf__memory_downgrade, hf__memory_adopt;
+    hf__memory_downgrade, hf__memory_adopt, hf__memory_diagnose;
+extern const hf_finding hf__memory_finding; /* all there is to say about mem */
 
 void hf__memory_ask(void *session, struct hf_request *request);
 

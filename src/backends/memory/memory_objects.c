@@ -193,6 +193,7 @@ static hf__memory_verb *const verbs[] = {
     [HF_REVOKE] = hf__memory_revoke,
     [HF_DOWNGRADE] = hf__memory_downgrade,
     [HF_ADOPT] = hf__memory_adopt,
+    [HF_DIAGNOSE] = hf__memory_diagnose,
 };
 
 static void findings_tell(struct memory_session *me, struct hf_request *request)
@@ -205,6 +206,8 @@ static void findings_tell(struct memory_session *me, struct hf_request *request)
         struct memory_sight *sight = HF_CONTAINER(link, struct memory_sight, link);
         ops->entry(me->host, request, &sight->entry);
     }
+    if (request->verb == HF_DIAGNOSE)
+        ops->finding(me->host, request, &hf__memory_finding);
 }
 
 static void findings_done(struct memory_session *me)

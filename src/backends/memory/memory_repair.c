@@ -138,6 +138,23 @@ int hf__memory_inspect(struct memory_session *me, struct hf_request *request,
     return seen ? 0 : hf__fail_code(why, HF_ENOMEM);
 }
 
+/* ---- Diagnose -------------------------------------------------------------------- */
+
+const hf_finding hf__memory_finding = {
+    sizeof(hf_finding), HF_GOOD, "reach",
+    "locks among the threads of this process only; they end with it", ""
+};
+
+/* Nothing can be wrong with it. */
+int hf__memory_diagnose(struct memory_session *me, struct hf_request *request,
+                        hf_error *why)
+{
+    (void)me;
+    (void)request;
+    (void)why;
+    return 0;
+}
+
 /* ---- Holders, by token or id ----------------------------------------------------- */
 
 static struct memory_place *holder_by_token(struct memory_name *name, uint64_t token)

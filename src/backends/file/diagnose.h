@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT */
+/* What there is to say about the directory of a file: store: gathered as facts, then
+ * judged. The judgement is pure, so that tests can make facts up. */
+#ifndef HF_FILE_DIAGNOSE_H
+#define HF_FILE_DIAGNOSE_H
+
+#include "../../../include/holdfast/backend.h"
+
+#include <sys/types.h>
+
+#define FACTS_PATH 512
+
+struct dir_facts {
+    char path[FACTS_PATH]; /* for messages; "" if it cannot be known */
+    bool flock;            /* which layout */
+    bool shielded;         /* cleaners of temporary files pass the directory by */
+    uint32_t fs_type;      /* of statfs() */
+    uint64_t free_bytes;
+    uint64_t free_inodes; /* UINT64_MAX: the file system does not count them */
+    uid_t user;           /* who asks */
+    uid_t dir_owner;
+    mode_t dir_mode;
+    mode_t file_mode;    /* of the state or token file; 0: there is none */
+    bool file_replaced;  /* the state file in the directory is not the one we use */
+    bool tokens_private; /* the token file cannot be written: a counter of our own */
+    uint32_t sessions, session_room;
+    uint32_t strangers; /* sessions in another pid namespace */
+    uint32_t blocks, block_room;
+};
+
+/* Fills in what the directory and its file `state` or `.holdfast-tokens` say, which we
+ * have open as `file_fd` (-1: not any more). The rest is the caller's. HF_ESYSTEM. */
+int hf__facts_gather(struct dir_facts *facts, int dir_fd, int file_fd, hf_error *why);
+
+typedef void hf__facts_tell(void *arg, const hf_finding *finding);
+
+/* Tells what follows from the facts: at least one finding. */
+void hf__facts_judge(const struct dir_facts *facts, hf__facts_tell *tell, void *arg);
+
+/* Both at once, the findings told to the host. */
+int hf__facts_report(struct dir_facts *facts, int dir_fd, int file_fd,
+                     struct hf_host *host, struct hf_request *request, hf_error *why);
+
+#endif

@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: MIT */
+/* What the file and mem stores say about themselves: each fact made up and judged, and
+ * both layouts asked about a real directory, in order and out of order. */
+#include "fake_host.h"
+#include "unit.h"
+
+#include "../../src/backends/file/diagnose.h"
+#include "../../src/backends/file/file.h"
+#include "../../src/base/mem.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+extern const struct hf_backend hf__backend_memory;
+
+#define FINDINGS_MAX 16
+#define NFS 0x6969
+#define TMPFS 0x01021994
+#define OVERLAY 0x794c7630
+#define EXT4 0xef53
+
+struct findings {
+    struct fake_finding all[FINDINGS_MAX];
+    size_t count;
+};
+
+static struct findings found;
+
+static void note(void *arg, const hf_finding *finding)
+{
+    struct findings *findings = arg;
+    struct fake_finding *copy;
+
+    ck_assert_uint_lt(findings->count, FINDINGS_MAX);
+    ck_assert_uint_eq(finding->size, sizeof(*finding));
+    copy = &findings->all[findings->count++];
+    copy->level = finding->level;
+    snprintf(copy->topic, sizeof(copy->topic), "%s", finding->topic);
+    snprintf(copy->what, sizeof(copy->what), "%s", finding->what);
+    snprintf(copy->fix, sizeof(copy->fix), "%s", finding->fix);
+}
+
+/* A directory nothing is wrong with. */
+static struct dir_facts facts_good(void)
+{
+    return (struct dir_facts){
+        .path = "/srv/locks",
+        .shielded = true,
+        .fs_type = EXT4,
+        .free_bytes = UINT64_C(1) << 30,
+        .free_inodes = UINT64_MAX,
+        .user = 1000,
+        .dir_owner = 1000,
+        .dir_mode = S_IFDIR | 0700,
+        .file_mode = S_IFREG | 0600,
+        .sessions = 1,
+        .session_room = 1024,
+        .blocks = 1,
+        .block_room = 1024,
+    };
+}
+
+static int worst(const struct findings *findings)
+{
+    int level = 0;
+
+    for (size_t i = 0; i < findings->count; i++)
+        if (findings->all[i].level > level)
+            level = findings->all[i].level;
+    return level;
+}
+
+/* The one finding that is not good, which must be of that level and topic. */
+static const struct fake_finding *judged(const struct dir_facts *facts, int level,
+                                         const char *topic)
+{
+    const struct fake_finding *bad = NULL;
+
+    found.count = 0;
+    hf__facts_judge(facts, note, &found);
+    for (size_t i = 0; i < found.count; i++) {
+        if (found.all[i].level == HF_GOOD)
+            continue;
+        ck_assert_msg(!bad, "two findings: %s and %s", bad ? bad->what : "",
+                      found.all[i].what);
+        bad = &found.all[i];
+    }
+    ck_assert_ptr_nonnull(bad);
+    ck_assert_int_eq(bad->level, level);
+    ck_assert_str_eq(bad->topic, topic);
+    ck_assert_str_ne(bad->fix, "");
+    return bad;
+}
+
+static void has(const char *text, const char *part)
+{
+    ck_assert_msg(strstr(text, part) != NULL, "'%s' is not in '%s'", part, text);
+}
+
+/* ---- Facts ----------------------------------------------------------------------- */
+
+START_TEST(good_directory_is_good)
+{
+    struct dir_facts facts = facts_good();
+
+    hf__facts_judge(&facts, note, &found);
+    ck_assert_uint_ge(found.count, 4);
+    ck_assert_int_eq(worst(&found), HF_GOOD);
+    for (size_t i = 0; i < found.count; i++)
+        ck_assert_str_eq(found.all[i].fix, "");
+    has(found.all[0].what, "ext4");
+}
+END_TEST
+
+START_TEST(file_systems)
+{
+    struct dir_facts facts = facts_good();
+
+    facts.fs_type = NFS;
+    has(judged(&facts, HF_TRAP, "file system")->what, "NFS");
+    facts.fs_type = TMPFS;
+    has(judged(&facts, HF_REMARK, "file system")->what, "reboot");
+    facts.fs_type = OVERLAY;
+    has(judged(&facts, HF_REMARK, "file system")->what, "container");
+    facts.fs_type = 0x12345;
+    found.count = 0;
+    hf__facts_judge(&facts, note, &found);
+    has(found.all[0].what, "0x12345");
+    ck_assert_int_eq(worst(&found), HF_GOOD);
+}
+END_TEST
+
+START_TEST(modes_and_owner)
+{
+    struct dir_facts facts = facts_good();
+
+    facts.dir_mode = S_IFDIR | 0777;
+    has(judged(&facts, HF_TRAP, "permissions")->fix, "chmod o-w '/srv/locks'");
+    facts.dir_mode = S_IFDIR | 01777;
+    has(judged(&facts, HF_REMARK, "permissions")->what, "everybody may make files");
+    facts.dir_mode = S_IFDIR | 02770;
+    has(judged(&facts, HF_REMARK, "permissions")->fix, "chmod g-w");
+    facts.dir_mode = S_IFDIR | 01770;
+    found.count = 0;
+    hf__facts_judge(&facts, note, &found);
+    ck_assert_int_eq(worst(&found), HF_GOOD);
+
+    facts = facts_good();
+    facts.file_mode = S_IFREG | 0666;
+    has(judged(&facts, HF_TRAP, "permissions")->fix, "chmod o-w '/srv/locks/state'");
+    facts = facts_good();
+    facts.dir_owner = 1001;
+    found.count = 0;
+    hf__facts_judge(&facts, note, &found);
+    ck_assert_int_eq(worst(&found), HF_TRAP);
+    facts.dir_owner = 0;
+    found.count = 0;
+    hf__facts_judge(&facts, note, &found);
+    ck_assert_int_eq(worst(&found), HF_GOOD);
+}
+END_TEST
+
+START_TEST(space_and_room)
+{
+    struct dir_facts facts = facts_good();
+
+    facts.free_bytes = 3 << 20;
+    has(judged(&facts, HF_REMARK, "space")->what, "3072 KiB");
+    facts = facts_good();
+    facts.free_inodes = 7;
+    has(judged(&facts, HF_REMARK, "space")->what, "7 more files");
+    facts = facts_good();
+    facts.sessions = 768;
+    has(judged(&facts, HF_REMARK, "clients")->what, "768 of 1024");
+    facts.sessions = 767;
+    facts.blocks = 1000;
+    has(judged(&facts, HF_REMARK, "table")->what, "1000 of 1024");
+}
+END_TEST
+
+START_TEST(strangers_and_damage)
+{
+    struct dir_facts facts = facts_good();
+
+    facts.strangers = 2;
+    has(judged(&facts, HF_REMARK, "pid namespaces")->what, "2 clients in another");
+    facts = facts_good();
+    facts.file_replaced = true;
+    judged(&facts, HF_TRAP, "state");
+    facts = facts_good();
+    facts.tokens_private = true;
+    judged(&facts, HF_REMARK, "tokens");
+}
+END_TEST
+
+START_TEST(cleaners_of_temporary_files)
+{
+    struct dir_facts facts = facts_good();
+
+    facts.shielded = false;
+    hf__facts_judge(&facts, note, &found);
+    ck_assert_int_eq(worst(&found), HF_GOOD);
+    snprintf(facts.path, sizeof(facts.path), "/tmp/locks");
+    has(judged(&facts, HF_REMARK, "cleaners")->fix, "x /tmp/locks");
+    snprintf(facts.path, sizeof(facts.path), "/var/tmp/locks");
+    judged(&facts, HF_REMARK, "cleaners");
+    facts.shielded = true;
+    found.count = 0;
+    hf__facts_judge(&facts, note, &found);
+    ck_assert_int_eq(worst(&found), HF_GOOD);
+}
+END_TEST
+
+/* ---- Stores ---------------------------------------------------------------------- */
+
+static char dir[64];
+static struct fake_host a, b;
+
+static void open_at(struct fake_host *fake, const char *layout)
+{
+    char url[128];
+
+    snprintf(url, sizeof(url), "file:%s?layout=%s", dir, layout);
+    ck_assert_int_eq(fake_open(fake, &hf__backend_file, url, NULL), 0);
+    ck_assert_uint_ne(fake->capabilities & HF_CAP_DIAGNOSE, 0);
+}
+
+static void dir_make(void)
+{
+    snprintf(dir, sizeof(dir), "/tmp/test-diagnose-XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(dir));
+}
+
+static void dir_remove(void)
+{
+    DIR *stream = opendir(dir);
+    struct dirent *entry;
+
+    ck_assert_ptr_nonnull(stream);
+    while ((entry = readdir(stream)))
+        unlinkat(dirfd(stream), entry->d_name, 0);
+    closedir(stream);
+    ck_assert_int_eq(rmdir(dir), 0);
+    ck_assert_uint_eq(hf__mem_live(), 0);
+}
+
+/* The finding of a topic with at least that level, or NULL. */
+static const struct fake_finding *ask(struct fake_host *fake, const char *topic)
+{
+    struct hf_request request = fake_request(HF_DIAGNOSE, "");
+
+    ck_assert_int_eq(fake_ask(fake, &request, NULL), 0);
+    ck_assert_uint_gt(fake->finding_count, 0);
+    for (size_t i = 0; i < fake->finding_count; i++)
+        if (strcmp(fake->findings[i].topic, topic) == 0)
+            return &fake->findings[i];
+    return NULL;
+}
+
+START_TEST(queue_layout_examines_itself)
+{
+    char state[128], moved[128];
+
+    dir_make();
+    open_at(&a, "queue");
+    ck_assert_int_eq(ask(&a, "permissions")->level, HF_GOOD);
+    has(ask(&a, "clients")->what, "1 of 1024");
+    open_at(&b, "queue");
+    has(ask(&a, "clients")->what, "2 of 1024");
+    fake_close(&b);
+    ck_assert_ptr_null(ask(&a, "cleaners"));
+
+    ck_assert_int_eq(chmod(dir, 0777), 0);
+    ck_assert_int_eq(ask(&a, "permissions")->level, HF_TRAP);
+    has(ask(&a, "permissions")->fix, dir);
+    ck_assert_int_eq(chmod(dir, 0700), 0);
+
+    snprintf(state, sizeof(state), "%s/state", dir);
+    snprintf(moved, sizeof(moved), "%s/moved", dir);
+    ck_assert_ptr_null(ask(&a, "state"));
+    ck_assert_int_eq(rename(state, moved), 0);
+    ck_assert_int_eq(ask(&a, "state")->level, HF_TRAP);
+    ck_assert_int_eq(rename(moved, state), 0);
+    ck_assert_ptr_null(ask(&a, "state"));
+    fake_close(&a);
+    dir_remove();
+}
+END_TEST
+
+START_TEST(table_fills_and_empties)
+{
+    struct hf_ticket ticket = fake_ticket("somebody", HF_READ);
+    unsigned before = 0, after = 0;
+
+    dir_make();
+    open_at(&a, "queue");
+    ck_assert_int_eq(sscanf(ask(&a, "table")->what, "%u of", &before), 1);
+    ck_assert_int_eq(fake_try(&a, &ticket).what, FAKE_GRANTED);
+    ck_assert_int_eq(sscanf(ask(&a, "table")->what, "%u of", &after), 1);
+    ck_assert_uint_eq(after, before + 2); /* the name and its holder */
+    ck_assert_int_eq(fake_withdraw(&a, &ticket), HF_WITHDRAWN);
+    fake_close(&a);
+    dir_remove();
+}
+END_TEST
+
+START_TEST(flock_layout_examines_itself)
+{
+    struct hf_request request = fake_request(HF_INSPECT, "");
+
+    dir_make();
+    open_at(&a, "flock");
+    ck_assert_int_eq(ask(&a, "cleaners")->level, HF_REMARK);
+    has(ask(&a, "cleaners")->fix, dir);
+    ck_assert_ptr_null(ask(&a, "clients"));
+    ck_assert_ptr_null(ask(&a, "tokens"));
+    ck_assert_int_eq(chmod(dir, 0777), 0);
+    ck_assert_int_eq(ask(&a, "permissions")->level, HF_TRAP);
+    ck_assert_int_eq(fake_ask(&a, &request, NULL), HF_EUNSUPPORTED);
+    fake_close(&a);
+    dir_remove();
+}
+END_TEST
+
+START_TEST(mem_is_good)
+{
+    ck_assert_int_eq(fake_open(&a, &hf__backend_memory, "mem:", NULL), 0);
+    ck_assert_int_eq(ask(&a, "reach")->level, HF_GOOD);
+    ck_assert_uint_eq(a.finding_count, 1);
+    has(a.findings[0].what, "threads of this process only");
+    fake_close(&a);
+    ck_assert_uint_eq(hf__mem_live(), 0);
+}
+END_TEST
+
+UNIT_MAIN("diagnose", good_directory_is_good, file_systems, modes_and_owner,
+          space_and_room, strangers_and_damage, cleaners_of_temporary_files,
+          queue_layout_examines_itself, table_fills_and_empties,
+          flock_layout_examines_itself, mem_is_good)
