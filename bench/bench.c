@@ -28,7 +28,7 @@ static const struct {
 } groups[] = {
     { "pair", rows_pair },       { "processes", rows_processes },
     { "threads", rows_threads }, { "waiters", rows_waiters },
-    { "held", rows_held },
+    { "held", rows_held },       { "cli", rows_cli },
 };
 
 static int remove_one(const char *path, const struct stat *info, int type,

@@ -131,5 +131,6 @@ void rows_processes(struct bench *bench);
 void rows_threads(struct bench *bench);
 void rows_waiters(struct bench *bench);
 void rows_held(struct bench *bench);
+void rows_cli(struct bench *bench);
 
 #endif

@@ -33,7 +33,8 @@ file waiters_1000_idle_cpu_us
 mem held_100k_bytes
 mem held_100k_renew_cpu_percent
 file held_100k_bytes
-file held_100k_renew_cpu_percent'
+file held_100k_renew_cpu_percent
+file cli_run'
 
 number='[0-9]+(\.[0-9]+)?'
 figures=" ours=$number raw=(-|$number) ratio=(-|$number)"

@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * `holdfast doctor`: is this store there, what can it do, and what about it is known to
+ * break locks.
+ *
+ * The traps are the store's own knowledge (hf_diagnose); each comes with its remedy.
+ * The JSON:
+ *
+ *   {"version": "0.1.0", "stores": ["mem", "file"], "url": "file:/srv/locks",
+ *    "reachable": true, "error": null, "open_us": 410, "round_trip_us": 35,
+ *    "capabilities": ["mutex", ...], "findings": [{"level": "trap", "topic":
+ *    "permissions", "what": "...", "fix": "chmod o-w '/srv/locks'"}]}
+ *
+ * error is {"name": "HF_EUNREACHABLE", "text": "..."} if it is not reachable. findings
+ * is null if the store cannot be examined. Exit code: 0 nothing, or remarks; 1 a trap;
+ * else why it could not be examined.
+ */
+#include "commands.h"
+#include "look.h"
+
+#include <time.h>
+
+static const struct {
+    uint64_t bit;
+    const char *name; /* for JSON */
+    const char *words;
+} abilities[] = {
+    { HF_CAP_MUTEX, "mutex", "mutex" },
+    { HF_CAP_FAIR, "fair", "fair mutex" },
+    { HF_CAP_RW, "rw", "read and write locks" },
+    { HF_CAP_DOWNGRADE, "downgrade", "downgrade" },
+    { HF_CAP_PERMITS, "permits", "semaphores" },
+    { HF_CAP_EXPIRING, "expiring", "expiring permits" },
+    { HF_CAP_LATCH, "latch", "latches" },
+    { HF_CAP_CELL, "cell", "cells" },
+    { HF_CAP_LEASE, "lease", "leases" },
+    { HF_CAP_DETACH, "detach", "holds that outlive their process" },
+    { HF_CAP_INSPECT, "inspect", "showing who holds and waits" },
+    { HF_CAP_EVICT, "evict", "breaking locks" },
+    { HF_CAP_REVOKE, "revoke", "asking holders to let go" },
+    { HF_CAP_PROCESSES, "processes", "locks between processes" },
+    { HF_CAP_CRASH, "crash", "release at once when a holder is killed" },
+    { HF_CAP_DURABLE, "durable", "tokens that grow over a restart" },
+    { HF_CAP_HANDOFF, "handoff", "hand-off between threads" },
+    { HF_CAP_DIAGNOSE, "diagnose", "examining itself for traps" },
+};
+
+#define ABILITY_COUNT (sizeof abilities / sizeof *abilities)
+
+struct visit {
+    char url[512]; /* without secrets */
+    uint64_t capabilities;
+    int64_t open_us, round_trip_us; /* -1: not known */
+    hf_report *findings;            /* NULL: cannot be examined */
+    int rc;
+    hf_error why;
+};
+
+static int64_t now_us(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+/* ---- The visit ------------------------------------------------------------------- */
+
+/* Asks for a name that nobody uses, twice: the first time may have to connect. */
+static int round_trip(hf_client *client, int64_t *ret_us, hf_error *why)
+{
+    int64_t begin = 0;
+    int rc = 0;
+
+    for (int i = 0; i < 2 && rc == 0; i++) {
+        hf_report *report = NULL;
+
+        begin = now_us();
+        rc = hf_inspect(client, "holdfast-doctor", false, &report, why);
+        hf_report_free(report);
+    }
+    if (rc == 0)
+        *ret_us = now_us() - begin;
+    return rc;
+}
+
+static void examine(struct visit *visit, const char *url)
+{
+    int64_t begin = now_us();
+    hf_client *client = NULL;
+
+    visit->open_us = visit->round_trip_us = -1;
+    visit->rc = hf_open(url, NULL, &client, &visit->why);
+    if (visit->rc != 0)
+        return;
+    visit->open_us = now_us() - begin;
+    visit->capabilities = hf_capabilities(client);
+    if (visit->capabilities & HF_CAP_INSPECT)
+        visit->rc = round_trip(client, &visit->round_trip_us, &visit->why);
+    begin = now_us();
+    if (visit->rc == 0 && (visit->capabilities & HF_CAP_DIAGNOSE))
+        visit->rc = hf_diagnose(client, &visit->findings, &visit->why);
+    if (visit->rc == 0 && visit->findings && visit->round_trip_us < 0)
+        visit->round_trip_us = now_us() - begin;
+    hf_close(client);
+}
+
+static size_t count_level(const struct visit *visit, enum hf_level level)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < hf_report_count(visit->findings); i++)
+        count += hf_report_finding(visit->findings, i)->level == (int32_t)level;
+    return count;
+}
+
+static int exit_of(const struct visit *visit)
+{
+    int code = cli_exit_of(visit->rc);
+
+    if (visit->rc != 0)
+        return code == EXIT_BUSY ? EXIT_UNREACHABLE : code; /* 1 is for traps */
+    return count_level(visit, HF_TRAP) ? EXIT_BUSY : EXIT_DONE;
+}
+
+/* ---- JSON ------------------------------------------------------------------------ */
+
+static const char *level_name(int32_t level)
+{
+    return level == HF_TRAP ? "trap" : level == HF_REMARK ? "remark" : "good";
+}
+
+static void error_json(struct json *json, const struct visit *visit)
+{
+    if (visit->rc == 0) {
+        json_null(json, "error");
+        return;
+    }
+    json_open(json, "error", '{');
+    json_text(json, "name", hf_error_name(visit->rc));
+    json_text(json, "text", visit->why.text);
+    json_close(json);
+}
+
+static void findings_json(struct json *json, const struct visit *visit)
+{
+    if (!visit->findings) {
+        json_null(json, "findings");
+        return;
+    }
+    json_open(json, "findings", '[');
+    for (size_t i = 0; i < hf_report_count(visit->findings); i++) {
+        const hf_finding *finding = hf_report_finding(visit->findings, i);
+
+        json_open(json, NULL, '{');
+        json_text(json, "level", level_name(finding->level));
+        json_text(json, "topic", finding->topic);
+        json_text(json, "what", finding->what);
+        json_text(json, "fix", finding->fix[0] ? finding->fix : NULL);
+        json_close(json);
+    }
+    json_close(json);
+}
+
+static void us_json(struct json *json, const char *key, int64_t us)
+{
+    if (us >= 0)
+        json_number(json, key, us);
+    else
+        json_null(json, key);
+}
+
+static void print_json(const struct visit *visit)
+{
+    struct json *json = json_new(stdout);
+
+    json_open(json, NULL, '{');
+    json_text(json, "version", hf_version());
+    stores_json(json);
+    json_text(json, "url", visit->url);
+    json_bool(json, "reachable", visit->rc == 0);
+    error_json(json, visit);
+    us_json(json, "open_us", visit->open_us);
+    us_json(json, "round_trip_us", visit->round_trip_us);
+    json_open(json, "capabilities", '[');
+    for (size_t i = 0; i < ABILITY_COUNT; i++)
+        if (visit->capabilities & abilities[i].bit)
+            json_text(json, NULL, abilities[i].name);
+    json_close(json);
+    findings_json(json, visit);
+    json_end(json);
+}
+
+/* ---- Text ------------------------------------------------------------------------ */
+
+static void print_abilities(const struct visit *visit, bool there, const char *head)
+{
+    const char *between = head;
+
+    for (size_t i = 0; i < ABILITY_COUNT; i++) {
+        if (!(visit->capabilities & abilities[i].bit) == there)
+            continue;
+        printf("%s%s", between, abilities[i].words);
+        between = ", ";
+    }
+    if (between != head)
+        putchar('\n');
+}
+
+static void print_finding(const hf_finding *finding)
+{
+    static const char *const colours[] = { "", "\033[32m", "\033[33m", "\033[31;1m" };
+    bool colour =
+        colours_on(stdout) && finding->level >= HF_GOOD && finding->level <= HF_TRAP;
+    char safe[2048];
+
+    text_safe(finding->what, safe, sizeof safe);
+    printf("%s%-6s%s  %s: %s\n", colour ? colours[finding->level] : "",
+           level_name(finding->level), colour ? "\033[0m" : "", finding->topic, safe);
+    if (!finding->fix[0])
+        return;
+    text_safe(finding->fix, safe, sizeof safe);
+    printf("        fix: %s\n", safe);
+}
+
+static void print_findings(const struct visit *visit)
+{
+    size_t traps = count_level(visit, HF_TRAP);
+    size_t remarks = count_level(visit, HF_REMARK);
+
+    if (!visit->findings) {
+        puts("This store cannot be examined for traps.");
+        return;
+    }
+    for (size_t i = 0; i < hf_report_count(visit->findings); i++)
+        print_finding(hf_report_finding(visit->findings, i));
+    if (traps + remarks == 0)
+        puts("All good.");
+    else
+        printf("%zu trap%s, %zu remark%s.\n", traps, traps == 1 ? "" : "s", remarks,
+               remarks == 1 ? "" : "s");
+}
+
+static void print_text(struct args *args, const struct visit *visit)
+{
+    char safe[1024];
+
+    printf("holdfast %s, stores: %s\n", hf_version(), hf_stores());
+    if (visit->rc != 0) {
+        fflush(stdout);
+        cli_fail(args, visit->url, &visit->why);
+        return;
+    }
+    text_safe(visit->url, safe, sizeof safe);
+    printf("%s: opened in %.2f ms", safe, (double)visit->open_us / 1000);
+    if (visit->round_trip_us >= 0)
+        printf(", answers in %.2f ms", (double)visit->round_trip_us / 1000);
+    putchar('\n');
+    print_abilities(visit, true, "can: ");
+    print_abilities(visit, false, "cannot: ");
+    print_findings(visit);
+}
+
+/* ---- The command ----------------------------------------------------------------- */
+
+static int run_doctor(struct args *args)
+{
+    const char *given = args_operand(args, 0);
+    const char *url = given ? given : args_url(args);
+    struct visit visit = { 0 };
+    int code;
+
+    if (given && args_url(args))
+        return cli_usage(args, "the URL was given twice");
+    if (given)
+        url_without_secrets(given, visit.url, sizeof visit.url);
+    else
+        look_url(args, visit.url, sizeof visit.url);
+    examine(&visit, url);
+    if (args_get(args, "json")->flag)
+        print_json(&visit);
+    else
+        print_text(args, &visit);
+    code = exit_of(&visit);
+    hf_report_free(visit.findings);
+    return code;
+}
+
+static const struct option doctor_options[] = {
+    { "json", 0, OPT_FLAG, NULL, "print JSON", 0, 0 },
+    { NULL, 0, OPT_FLAG, NULL, NULL, 0, 0 },
+};
+
+static const char *const doctor_examples[] = {
+    "holdfast doctor", "examine the default store",
+    "holdfast doctor file:/srv/locks --json > report.json || exit 1",
+    "in CI: fails if there is a trap, or no answer", NULL
+};
+
+const struct command cmd_doctor = {
+    .name = "doctor",
+    .operands = "[URL]",
+    .summary = "examine a store: reachable, what it can do, known traps and fixes",
+    .group = "look",
+    .about =
+        "Opens the store, measures how long that and one question take, says what it "
+        "can do, and lists what is known to break or slow down locks there, each with "
+        "what to do about it. A trap may cost a lock; a remark will not.\n"
+        "\n"
+        "The exit code is 0 if all is well or there are remarks only, 1 if there is a "
+        "trap, and 69 or the code of the failure if the store could not be examined.",
+    .examples = doctor_examples,
+    .options = doctor_options,
+    .run = run_doctor,
+    .min_operands = 0,
+    .max_operands = 1,
+};

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The JSON writer of the reading commands.
+ *
+ * One document, one line, written as it comes: `watch --json` prints a document per
+ * change and a reader may take it line by line. The writer keeps a stack of what is
+ * open, so that commas, closing brackets and the end of the document cannot be
+ * forgotten. Text is UTF-8 in any case: a byte that is not becomes U+FFFD, control
+ * characters are escaped. Called from the main thread only. A key where none belongs
+ * (or the reverse) is a bug of the caller and aborts.
+ */
+#include "cli.h"
+#include "utf8.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DEPTH_MAX 16
+
+struct json {
+    FILE *out;
+    size_t depth;
+    char closing[DEPTH_MAX]; /* '}' or ']', outermost first */
+    bool filled[DEPTH_MAX];  /* has an element already */
+};
+
+struct json *json_new(FILE *out)
+{
+    struct json *json = calloc(1, sizeof *json);
+
+    if (!json) {
+        cli_say("out of memory");
+        exit(EXIT_INTERNAL);
+    }
+    json->out = out;
+    return json;
+}
+
+static void put_escape(FILE *out, uint32_t code)
+{
+    static const char plain[] = "\"\\\b\f\n\r\t", letter[] = "\"\\bfnrt";
+    const char *found = memchr(plain, (int)code, sizeof plain - 1);
+
+    if (found)
+        fprintf(out, "\\%c", letter[found - plain]);
+    else
+        fprintf(out, "\\u%04" PRIx32, code);
+}
+
+static void put_text(FILE *out, const char *text)
+{
+    uint32_t code;
+    size_t len;
+
+    putc('"', out);
+    for (; *text; text += len ? len : 1) {
+        len = utf8_read(text, &code);
+        if (!len)
+            fputs("\xef\xbf\xbd", out);
+        else if (code < 0x20 || (code >= 0x7f && code < 0xa0) || code == '"' ||
+                 code == '\\')
+            put_escape(out, code);
+        else
+            fwrite(text, 1, len, out);
+    }
+    putc('"', out);
+}
+
+/* The comma before an element, and its key. */
+static void element_begin(struct json *json, const char *key)
+{
+    size_t top = json->depth - 1;
+
+    if ((json->depth && json->closing[top] == '}') != (key != NULL))
+        abort();
+    if (!json->depth)
+        return;
+    if (json->filled[top])
+        putc(',', json->out);
+    json->filled[top] = true;
+    if (key) {
+        put_text(json->out, key);
+        putc(':', json->out);
+    }
+}
+
+void json_open(struct json *json, const char *key, char bracket)
+{
+    if (json->depth == DEPTH_MAX || (bracket != '{' && bracket != '['))
+        abort();
+    element_begin(json, key);
+    putc(bracket, json->out);
+    json->closing[json->depth] = bracket == '{' ? '}' : ']';
+    json->filled[json->depth++] = false;
+}
+
+void json_close(struct json *json)
+{
+    if (!json->depth)
+        abort();
+    putc(json->closing[--json->depth], json->out);
+}
+
+void json_text(struct json *json, const char *key, const char *value)
+{
+    if (!value) {
+        json_null(json, key);
+        return;
+    }
+    element_begin(json, key);
+    put_text(json->out, value);
+}
+
+void json_number(struct json *json, const char *key, int64_t value)
+{
+    element_begin(json, key);
+    fprintf(json->out, "%" PRId64, value);
+}
+
+void json_token(struct json *json, const char *key, uint64_t value)
+{
+    element_begin(json, key);
+    fprintf(json->out, "%" PRIu64, value);
+}
+
+void json_bool(struct json *json, const char *key, bool value)
+{
+    element_begin(json, key);
+    fputs(value ? "true" : "false", json->out);
+}
+
+void json_null(struct json *json, const char *key)
+{
+    element_begin(json, key);
+    fputs("null", json->out);
+}
+
+void json_end(struct json *json)
+{
+    while (json->depth)
+        json_close(json);
+    putc('\n', json->out);
+    free(json);
+}

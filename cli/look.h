@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One look at the locks of a store, sorted and put together by name: what ls, show,
+ * top, watch and sem read; view.c. Filled by view_take(), emptied by view_done(); the
+ * entries belong to the view.
+ */
+#ifndef HOLDFAST_CLI_LOOK_H
+#define HOLDFAST_CLI_LOOK_H
+
+#include "cli.h"
+
+struct lock {
+    const char *name;
+    int32_t kind;           /* of its first holder, or else its first waiter */
+    const hf_entry *object; /* of a latch or a cell, or NULL */
+    const hf_entry **holders;
+    size_t holder_count; /* by token: the oldest first */
+    const hf_entry **waiters;
+    size_t waiter_count; /* by place */
+};
+
+struct view {
+    hf_report *report;
+    const hf_entry **entries;
+    struct lock *locks; /* by name */
+    size_t lock_count;
+};
+
+/* hf_inspect(), sorted. 0 or its code; an empty view needs no view_done(). */
+int view_take(hf_client *client, const char *name, bool prefix, struct view *ret_view,
+              hf_error *why);
+void view_done(struct view *view);
+
+/* "mutex", "read", ... of a ticket; "mutex", "rw", "permits", ... of a name. */
+const char *kind_name(int32_t kind);
+const char *lock_kind_name(const struct lock *lock);
+
+/* How many permits of a semaphore are free; false if it is none. And of how many. */
+bool lock_available(const struct lock *lock, uint32_t *ret_available);
+uint32_t lock_limit(const struct lock *lock);
+
+/* How long the oldest has held or waited; -1: nobody, or not known. */
+int64_t oldest_ms(const hf_entry *const *entries, size_t count);
+
+/* "host pid 8123 program": who it is, as far as it is known. Not escaped. */
+void entry_who(const hf_entry *entry, char *buffer, size_t size);
+
+/* Who holds it; of a latch or cell what it is at. Not escaped. */
+void lock_state(const struct lock *lock, char *buffer, size_t size);
+
+/* `text` with whatever is not fit for a terminal as \xNN; cut to fit. */
+void text_safe(const char *text, char *buffer, size_t size);
+
+/* A duration for a table: "-" if it is not known, `none` for HF_FOREVER. */
+void cell_ms(int64_t ms, const char *none, char *buffer, size_t size);
+
+/* The store that is looked at, for people: without secrets. */
+void look_url(struct args *args, char *buffer, size_t size);
+
+/* Begins the document of a command: {"url": ..., "name": ... (unless NULL). */
+struct json *look_json(struct args *args, const char *name);
+
+/* One holder or waiter, several, and all locks of a view as "locks": [...]; view.c has
+ * the schema. */
+void entry_json(struct json *json, const char *key, const hf_entry *entry);
+void entries_json(struct json *json, const char *key, const hf_entry *const *entries,
+                  size_t count);
+void view_json(struct json *json, const struct view *view);
+
+/* The stores of this build as "stores": [...]; version.c. */
+void stores_json(struct json *json);
+
+#endif

@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * `holdfast latch` and `holdfast sem`: count-down latches, and a look at semaphores.
+ *
+ * stdout gets the bare result, fit for $(...): what is left of a latch. The JSON:
+ *
+ *   latch show  {"url": ..., "name": ..., "left": 3, "open": false}
+ *   sem show    {"url": ..., "name": ..., "limit": 4, "available": 1, "holders": [...],
+ *                "waiters": [...]}; limit and available are null if nobody uses it
+ */
+#include "commands.h"
+#include "look.h"
+
+#include <stdlib.h>
+
+static const struct option no_options[] = {
+    { NULL, 0, OPT_FLAG, NULL, NULL, 0, 0 },
+};
+
+static const struct option json_options[] = {
+    { "json", 0, OPT_FLAG, NULL, "print JSON", 0, 0 },
+    { NULL, 0, OPT_FLAG, NULL, NULL, 0, 0 },
+};
+
+/* ---- latch ----------------------------------------------------------------------- */
+
+/* A whole number from 1, or 0 after a message. */
+static uint32_t read_count(struct args *args, const char *text)
+{
+    unsigned long count;
+    char *end;
+
+    count = *text >= '0' && *text <= '9' ? strtoul(text, &end, 10) : 0;
+    if (count >= 1 && count <= UINT32_MAX && *end == '\0')
+        return (uint32_t)count;
+    cli_usage(args, "\"%s\" is not a number from 1 to %u", text, UINT32_MAX);
+    return 0;
+}
+
+static int run_latch_set(struct args *args)
+{
+    const char *name = args_operand(args, 0);
+    uint32_t count = read_count(args, args_operand(args, 1));
+    int code = EXIT_USAGE;
+    hf_client *client = count ? cli_open(args, NULL, &code) : NULL;
+    hf_error why;
+
+    if (!client)
+        return code;
+    code = EXIT_DONE;
+    if (hf_latch_set(client, name, count, &why) != 0) {
+        if (why.code == HF_EBUSY)
+            snprintf(why.text, sizeof why.text, "the latch is counting already");
+        code = cli_fail(args, name, &why);
+    }
+    hf_close(client);
+    return code;
+}
+
+static const char *const latch_set_examples[] = { "holdfast latch set deploy/ready 3",
+                                                  "open when three have counted down",
+                                                  NULL };
+
+const struct command cmd_latch_set = {
+    .name = "latch set",
+    .operands = "NAME COUNT",
+    .summary = "set a count-down latch",
+    .group = "objects",
+    .about = "Sets the latch NAME to COUNT. It opens when as many have counted down. A "
+             "latch that is counting cannot be set (exit code 1); one that was never "
+             "set is open.",
+    .examples = latch_set_examples,
+    .options = no_options,
+    .run = run_latch_set,
+    .min_operands = 2,
+    .max_operands = 2,
+};
+
+static int run_latch_down(struct args *args)
+{
+    const char *name = args_operand(args, 0), *text = args_operand(args, 1);
+    uint32_t left, by = text ? read_count(args, text) : 1;
+    int code = EXIT_USAGE;
+    hf_client *client = by ? cli_open(args, NULL, &code) : NULL;
+    hf_error why;
+
+    if (!client)
+        return code;
+    code = EXIT_DONE;
+    if (hf_latch_count_down(client, name, by, &left, &why) != 0)
+        code = cli_fail(args, name, &why);
+    else
+        printf("%u\n", left);
+    hf_close(client);
+    return code;
+}
+
+static const char *const latch_down_examples[] = {
+    "holdfast latch down deploy/ready", "this host is ready; prints how many are not",
+    NULL
+};
+
+const struct command cmd_latch_down = {
+    .name = "latch down",
+    .operands = "NAME [BY]",
+    .summary = "count a latch down",
+    .group = "objects",
+    .about =
+        "Takes BY (default: 1) off the latch NAME, not below 0, and prints what is "
+        "left.",
+    .examples = latch_down_examples,
+    .options = no_options,
+    .run = run_latch_down,
+    .min_operands = 1,
+    .max_operands = 2,
+};
+
+static int run_latch_wait(struct args *args)
+{
+    const char *name = args_operand(args, 0);
+    const struct value *wait = args_get(args, "wait");
+    int code = EXIT_DONE;
+    hf_client *client = cli_open(args, NULL, &code);
+    hf_error why;
+
+    if (!client)
+        return code;
+    if (hf_latch_wait(client, name, wait->given ? wait->ms : HF_FOREVER, &why) != 0) {
+        if (why.code == HF_EBUSY)
+            snprintf(why.text, sizeof why.text, "the latch is not open yet");
+        code = cli_fail(args, name, &why);
+    }
+    hf_close(client);
+    return code;
+}
+
+static const struct option latch_wait_options[] = {
+    { "wait", 'w', OPT_FOREVER, "DURATION",
+      "how long to wait: a duration, 0, or forever (the default)", 0, 0 },
+    { NULL, 0, OPT_FLAG, NULL, NULL, 0, 0 },
+};
+
+static const char *const latch_wait_examples[] = {
+    "holdfast latch wait deploy/ready --wait 5m && ./switch-over",
+    "go on when all are ready, within five minutes", NULL
+};
+
+const struct command cmd_latch_wait = {
+    .name = "latch wait",
+    .operands = "NAME",
+    .summary = "wait until a latch is open",
+    .group = "objects",
+    .about = "Ends when the latch NAME is open: with exit code 0 then, 75 if --wait is "
+             "over first, 1 if it is not open and --wait is 0.",
+    .examples = latch_wait_examples,
+    .options = latch_wait_options,
+    .run = run_latch_wait,
+    .min_operands = 1,
+    .max_operands = 1,
+};
+
+static int run_latch_show(struct args *args)
+{
+    int code = EXIT_DONE;
+    hf_client *client = cli_open(args, NULL, &code);
+    uint32_t left;
+    hf_error why;
+
+    if (!client)
+        return code;
+    if (hf_latch_count(client, args_operand(args, 0), &left, &why) != 0) {
+        code = cli_fail(args, args_operand(args, 0), &why);
+    } else if (args_get(args, "json")->flag) {
+        struct json *json = look_json(args, args_operand(args, 0));
+
+        json_number(json, "left", left);
+        json_bool(json, "open", left == 0);
+        json_end(json);
+    } else {
+        printf("%u\n", left);
+    }
+    hf_close(client);
+    return code;
+}
+
+const struct command cmd_latch_show = {
+    .name = "latch show",
+    .operands = "NAME",
+    .summary = "show what is left of a latch",
+    .group = "objects",
+    .about = "Prints what is left of the latch NAME: 0 if it is open, which is also "
+             "one that was never set. `holdfast show` also lists who waits for it.",
+    .options = json_options,
+    .run = run_latch_show,
+    .min_operands = 1,
+    .max_operands = 1,
+};
+
+/* ---- sem ------------------------------------------------------------------------- */
+
+static void sem_json(struct args *args, const struct lock *lock)
+{
+    static const struct lock nobody;
+    struct json *json = look_json(args, args_operand(args, 0));
+    uint32_t available;
+
+    if (lock && lock_available(lock, &available)) {
+        json_number(json, "limit", lock_limit(lock));
+        json_number(json, "available", available);
+    } else {
+        json_null(json, "limit");
+        json_null(json, "available");
+    }
+    if (!lock)
+        lock = &nobody;
+    entries_json(json, "holders", lock->holders, lock->holder_count);
+    entries_json(json, "waiters", lock->waiters, lock->waiter_count);
+    json_end(json);
+}
+
+static void sem_print(const struct lock *lock)
+{
+    static const char *const heads[] = { "AVAILABLE", "LIMIT", "HOLDERS", "WAITERS",
+                                         NULL };
+    struct table *table;
+    uint32_t available;
+
+    if (!lock || !lock_available(lock, &available)) {
+        puts("free: nobody holds a permit, nobody waits");
+        return;
+    }
+    table = table_new(heads);
+    table_cell(table, "%u", available);
+    table_cell(table, "%u", lock_limit(lock));
+    table_cell(table, "%zu", lock->holder_count);
+    table_cell(table, "%zu", lock->waiter_count);
+    table_print(table, stdout);
+    table_free(table);
+}
+
+static int run_sem_show(struct args *args)
+{
+    const char *name = args_operand(args, 0);
+    int code = EXIT_DONE;
+    hf_client *client = cli_open(args, NULL, &code);
+    const struct lock *lock;
+    struct view view;
+    uint32_t available;
+    hf_error why;
+
+    if (!client)
+        return code;
+    if (view_take(client, name, false, &view, &why) != 0) {
+        code = cli_fail(args, name, &why);
+        goto out;
+    }
+    lock = view.lock_count ? &view.locks[0] : NULL;
+    if (lock && !lock_available(lock, &available)) {
+        why.code = HF_EMISMATCH;
+        snprintf(why.text, sizeof why.text, "it is no semaphore but of kind %s",
+                 lock_kind_name(lock));
+        code = cli_fail(args, name, &why);
+    } else if (args_get(args, "json")->flag) {
+        sem_json(args, lock);
+    } else {
+        sem_print(lock);
+    }
+    view_done(&view);
+out:
+    hf_close(client);
+    return code;
+}
+
+const struct command cmd_sem_show = {
+    .name = "sem show",
+    .operands = "NAME",
+    .summary = "show how many permits of a semaphore are free",
+    .group = "objects",
+    .about = "Shows how many permits of the semaphore NAME are free, out of how many. "
+             "The limit is what its users say (--permits K/N): of one that nobody uses "
+             "it is not known. `holdfast show` lists who holds and who waits; permits "
+             "are taken with `holdfast run` and `holdfast acquire`.",
+    .options = json_options,
+    .run = run_sem_show,
+    .min_operands = 1,
+    .max_operands = 1,
+};

@@ -1,0 +1,440 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * `holdfast run`: from options to wants, the environment of the command, the exit code.
+ * See run.h for how the rest is divided.
+ */
+#include "run.h"
+
+#include "commands.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#define GRACE_MS 2000
+
+static const struct option options[] = {
+    { "shared", 's', OPT_FLAG, NULL, "hold it together with others that say --shared",
+      0, 0 },
+    { "exclusive", 'x', OPT_FLAG, NULL,
+      "hold it alone, against those that say --shared", 0, 0 },
+    { "fair", 0, OPT_FLAG, NULL, "strictly first come, first served", 0, 0 },
+    { "reentrant", 0, OPT_FLAG, NULL,
+      "do not wait for a lock that the `run` around this one holds", 0, 0 },
+    { "permits", 0, OPT_TEXT, "K/N", "K permits of a semaphore with N in all", 0, 0 },
+    { "stripe", 0, OPT_TEXT, "KEY/N", "lock the one of N parts of NAME that KEY is in",
+      0, 0 },
+    { "wait", 'w', OPT_FOREVER, "DURATION",
+      "how long to wait: 10s, 1m30s, 0 or forever (the default)", 0, 0 },
+    { "nonblock", 'n', OPT_FLAG, NULL, "the same as --wait 0", 0, 0 },
+    { "conflict-exit-code", 'E', OPT_NUMBER, "CODE",
+      "exit with CODE when the lock could not be had in time", 0, 255 },
+    { "quiet", 'q', OPT_FLAG, NULL, "say nothing when it could not be had in time", 0,
+      0 },
+    { "ttl", 't', OPT_DURATION, "DURATION",
+      "length of the lease; default: what the store suggests", 0, 0 },
+    { "no-renew", 0, OPT_FLAG, NULL, "do not renew the lease: --ttl is the end", 0, 0 },
+    { "max-hold", 0, OPT_DURATION, "DURATION", "end the command by then", 0, 0 },
+    { "note", 0, OPT_TEXT, "TEXT", "shown to others by ls and show", 0, 0 },
+    { "on-lost", 0, OPT_TEXT, "ACTION",
+      "when the lock is lost: kill the command (the default), warn, or exec:COMMAND", 0,
+      0 },
+    { "on-revoke", 0, OPT_TEXT, "ACTION",
+      "when somebody asks for the lock: ignore (the default), or term", 0, 0 },
+    { "grace", 0, OPT_DURATION, "DURATION",
+      "time between TERM and KILL, 2s by default, less where the lease is short", 0,
+      0 },
+    { "command", 'c', OPT_TEXT, "STRING", "run STRING with sh -c", 0, 0 },
+    { NULL, 0, OPT_FLAG, NULL, NULL, 0, 0 },
+};
+
+/* ---- Wants ----------------------------------------------------------------------- */
+
+/* "2/8" or "key/8": what stands before the last slash, and the number after it. */
+static int split(struct args *args, const char *option, char *text,
+                 uint32_t *ret_number)
+{
+    char *slash = strrchr(text, '/'), *end = NULL;
+    unsigned long number;
+
+    errno = 0;
+    number =
+        slash && slash[1] >= '0' && slash[1] <= '9' ? strtoul(slash + 1, &end, 10) : 0;
+    if (!slash || slash == text || !end || *end || errno || number < 1 ||
+        number > UINT32_MAX)
+        return cli_usage(args, "--%s: \"%s\" is not %s", option, text,
+                         strcmp(option, "permits") == 0 ? "K/N, as in 1/4"
+                                                        : "KEY/N, as in user42/16");
+    *slash = '\0';
+    *ret_number = (uint32_t)number;
+    return 0;
+}
+
+static int want_permits(struct args *args, hf_want *want)
+{
+    char text[64];
+    char *end;
+    unsigned long permits;
+    int rc;
+
+    snprintf(text, sizeof text, "%s", args_get(args, "permits")->text);
+    rc = split(args, "permits", text, &want->limit);
+    if (rc != 0)
+        return rc;
+    permits = strtoul(text, &end, 10);
+    if (text[0] < '0' || text[0] > '9' || *end || permits < 1 || permits > want->limit)
+        return cli_usage(args, "--permits: \"%s\" is not K/N, as in 1/4",
+                         args_get(args, "permits")->text);
+    want->permits = (uint32_t)permits;
+    want->kind = HF_PERMITS;
+    return 0;
+}
+
+static int want_stripe(struct args *args, hf_want *want)
+{
+    char *key = strdup(args_get(args, "stripe")->text);
+    int rc;
+
+    if (!key)
+        return EXIT_INTERNAL;
+    rc = split(args, "stripe", key, &want->stripes);
+    want->stripe_key = key;
+    return rc;
+}
+
+static int want_make(struct args *args, const char *name, hf_want *want)
+{
+    static const struct {
+        const char *option;
+        int kind;
+    } kinds[] = { { "shared", HF_READ },     { "exclusive", HF_WRITE },
+                  { "fair", HF_FAIR },       { "reentrant", HF_REENTRANT },
+                  { "permits", HF_PERMITS }, { "stripe", HF_MUTEX } };
+    const char *chosen = NULL;
+
+    *want = hf_mutex(name);
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        if (!args_get(args, kinds[i].option)->given)
+            continue;
+        if (chosen)
+            return cli_usage(args, "--%s and --%s exclude each other", chosen,
+                             kinds[i].option);
+        chosen = kinds[i].option;
+        want->kind = kinds[i].kind;
+    }
+    if (want->kind == HF_PERMITS)
+        return want_permits(args, want);
+    if (chosen && strcmp(chosen, "stripe") == 0)
+        return want_stripe(args, want);
+    return 0;
+}
+
+static int wants_make(struct run *run)
+{
+    struct args *args = run->args;
+    size_t size = 1;
+    int rc = 0;
+
+    if (args_count(args) > RUN_NAMES_MAX)
+        return cli_usage(args, "more than %d names", RUN_NAMES_MAX);
+    for (size_t i = 0; i < args_count(args) && rc == 0; i++) {
+        size += strlen(args_operand(args, i)) + 1;
+        rc = want_make(args, args_operand(args, i), &run->wants[run->count++]);
+    }
+    run->names = calloc(1, size);
+    if (!run->names)
+        return EXIT_INTERNAL;
+    for (size_t i = 0, used = 0; i < args_count(args); i++)
+        used += (size_t)snprintf(run->names + used, size - used, "%s%s", i ? " " : "",
+                                 args_operand(args, i));
+    return rc;
+}
+
+/* ---- Other options --------------------------------------------------------------- */
+
+static int parse_on_lost(struct run *run)
+{
+    const char *text = args_get(run->args, "on-lost")->text;
+
+    if (!text || strcmp(text, "kill") == 0)
+        return 0;
+    if (strcmp(text, "warn") == 0) {
+        run->on_lost = LOST_WARN;
+        return 0;
+    }
+    if (strncmp(text, "exec:", 5) == 0 && text[5]) {
+        run->on_lost = LOST_EXEC;
+        run->on_lost_command = text + 5;
+        return 0;
+    }
+    return cli_usage(run->args, "--on-lost: \"%s\" is not kill, warn or exec:COMMAND",
+                     text);
+}
+
+static int parse_on_revoke(struct run *run)
+{
+    const char *text = args_get(run->args, "on-revoke")->text;
+
+    if (!text || strcmp(text, "ignore") == 0)
+        return 0;
+    run->revoke_ends = strcmp(text, "term") == 0;
+    return run->revoke_ends
+               ? 0
+               : cli_usage(run->args, "--on-revoke: \"%s\" is not ignore or term",
+                           text);
+}
+
+static int parse_command(struct run *run)
+{
+    static char shell[] = "/bin/sh", flag[] = "-c";
+    static char *line[] = { shell, flag, NULL, NULL };
+    const char *text = args_get(run->args, "command")->text;
+    char **rest = args_command(run->args);
+
+    if (text && rest && rest[0])
+        return cli_usage(run->args, "--command and a command after \"--\"");
+    if (text) {
+        line[2] = strdup(text);
+        run->command = line;
+        return line[2] ? 0 : EXIT_INTERNAL;
+    }
+    if (!rest || !rest[0])
+        return cli_usage(run->args, "no command: holdfast run NAME -- COMMAND");
+    run->command = rest;
+    return 0;
+}
+
+static int parse_times(struct run *run)
+{
+    struct args *args = run->args;
+    const struct value *wait = args_get(args, "wait");
+    const struct value *grace = args_get(args, "grace");
+    bool fixed = args_get(args, "no-renew")->flag;
+
+    if (args_get(args, "nonblock")->flag && wait->given && wait->ms != 0)
+        return cli_usage(args, "--nonblock and --wait exclude each other");
+    run->acquire.timeout_ms = wait->given ? wait->ms : HF_FOREVER;
+    if (args_get(args, "nonblock")->flag)
+        run->acquire.timeout_ms = 0;
+    run->acquire.ttl_ms = args_get(args, "ttl")->ms;
+    if (args_get(args, "ttl")->given && run->acquire.ttl_ms == 0)
+        return cli_usage(args, "--ttl: a lease of 0 would be over at once");
+    run->acquire.max_hold_ms = args_get(args, "max-hold")->ms;
+    if (args_get(args, "max-hold")->given && run->acquire.max_hold_ms == 0)
+        return cli_usage(args, "--max-hold: 0 would be over at once");
+    run->acquire.note = args_get(args, "note")->text;
+    run->acquire.flags = fixed ? HF_FIXED : 0;
+    run->grace_ms = grace->given ? grace->ms : GRACE_MS;
+    return 0;
+}
+
+static int run_parse(struct run *run)
+{
+    int rc = parse_times(run);
+
+    rc = rc ? rc : parse_on_lost(run);
+    rc = rc ? rc : parse_on_revoke(run);
+    rc = rc ? rc : parse_command(run);
+    return rc ? rc : wants_make(run);
+}
+
+/* ---- The environment of the command ---------------------------------------------- */
+
+/* One value per name, separated by blanks. */
+static void export_tokens(struct run *run)
+{
+    char text[RUN_NAMES_MAX * 21 + 1];
+    size_t used = 0;
+
+    for (size_t i = 0; i < run->count; i++)
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s%" PRIu64,
+                                 i ? " " : "", hf_hold_token(run->hold, i));
+    setenv("HOLDFAST_TOKEN", text, 1);
+}
+
+static void export_ids(struct run *run)
+{
+    size_t size = run->count * (HF_ID_MAX + 1), used = 0;
+    char *text = calloc(1, size);
+
+    for (size_t i = 0; text && i < run->count; i++) {
+        if (i)
+            text[used++] = ' ';
+        if (hf_hold_id(run->hold, i, text + used, size - used, NULL) != 0) {
+            free(text);
+            text = NULL;
+            break;
+        }
+        used += strlen(text + used);
+    }
+    if (text)
+        setenv("HOLDFAST_ID", text, 1);
+    free(text);
+}
+
+/* A password that was on our command line does not go on into an environment: there it
+ * would outlive us in places nobody thinks of. What is left is refused by the store
+ * instead of leading somewhere else. */
+static void export_url(struct run *run)
+{
+    const char *url = args_url(run->args);
+    char *shown;
+
+    if (!url) {
+        const char *given = getenv("HOLDFAST_URL");
+
+        if (!given || !*given)
+            setenv("HOLDFAST_URL", "file:", 1);
+        return;
+    }
+    shown = malloc(strlen(url) + 16);
+    if (!shown)
+        return;
+    url_without_secrets(url, shown, strlen(url) + 16);
+    setenv("HOLDFAST_URL", shown, 1);
+    free(shown);
+}
+
+static void run_export(struct run *run)
+{
+    setenv("HOLDFAST_NAME", run->names, 1);
+    export_tokens(run);
+    export_url(run);
+    unsetenv("HOLDFAST_ID");
+    if (hf_capabilities(run->client) & HF_CAP_DETACH)
+        export_ids(run);
+}
+
+/* ---- All of it ------------------------------------------------------------------- */
+
+int run_refused(struct run *run, const hf_error *why)
+{
+    const struct value *code = args_get(run->args, "conflict-exit-code");
+    bool conflict = why->code == HF_EBUSY || why->code == HF_ETIMEOUT;
+    int result = conflict && args_get(run->args, "quiet")->flag
+                     ? cli_exit_of(why->code)
+                     : cli_fail(run->args, run->names, why);
+
+    return conflict && code->given ? (int)code->number : result;
+}
+
+static int run_release(struct run *run, int code)
+{
+    hf_error why;
+    int rc = hf_release(run->hold, &why);
+
+    run->hold = NULL;
+    if (rc == HF_ELOST && code != EXIT_LOST) {
+        cli_say("run: %s: the lock was lost before the command had ended", run->names);
+        return EXIT_LOST;
+    }
+    if (rc != 0 && rc != HF_ELOST)
+        cli_fail(run->args, run->names, &why);
+    else if (rc == 0)
+        cli_verbose(run->args, "%s: released", run->names);
+    return code;
+}
+
+/* The terminal's Ctrl-C ended the command. Without us it would have reached our group
+ * as well: a script that we are part of has to end, too. */
+static void die_of(int signal)
+{
+    struct rlimit no_core = { 0, 0 };
+    sigset_t set;
+
+    fflush(NULL);
+    setrlimit(RLIMIT_CORE, &no_core);
+    sigemptyset(&set);
+    sigaddset(&set, signal);
+    sigprocmask(SIG_UNBLOCK, &set, NULL);
+    kill(0, signal);
+}
+
+static const char *program_of(const struct run *run)
+{
+    const char *first = run->command[0], *slash = strrchr(first, '/');
+
+    return slash && slash[1] ? slash + 1 : first;
+}
+
+static int run_under_lock(struct run *run, int *ret_signal)
+{
+    hf_options client = HF_OPTIONS_INIT;
+    struct signals signals;
+    int code = EXIT_INTERNAL;
+
+    client.driver = HF_DRIVER_USER;
+    client.program = program_of(run);
+    run->client = cli_open(run->args, &client, &code);
+    if (!run->client)
+        return code;
+    if (signals_begin(&signals) != 0) {
+        cli_say("run: %s", strerror(errno));
+        goto out;
+    }
+    code = run_acquire(run, &signals);
+    if (!run->hold)
+        goto out;
+    run_export(run);
+    code = run_supervise(run, &signals, ret_signal);
+    code = run_release(run, code);
+    warden_done(&run->warden);
+out:
+    hf_close(run->client);
+    return code;
+}
+
+static int run_run(struct args *args)
+{
+    struct run run = { .args = args,
+                       .acquire = HF_ACQUIRE_OPTIONS_INIT,
+                       .warden = { .fd = -1 } };
+    int signal = 0, code = run_parse(&run);
+
+    if (code == 0)
+        code = run_under_lock(&run, &signal);
+    for (size_t i = 0; i < run.count; i++)
+        free((char *)run.wants[i].stripe_key);
+    free(run.names);
+    if (signal)
+        die_of(signal);
+    return code;
+}
+
+static const char *const examples[] = {
+    "holdfast run jobs/nightly -- ./backup.sh",
+    "one backup at a time; others wait",
+    "holdfast run -n -E 0 jobs/nightly -- ./backup.sh",
+    "for cron: skip it, without an error, if the last one still runs",
+    "holdfast run --wait 30s --permits 1/4 licences/cad -- render scene.blend",
+    "at most four at a time, on however many hosts",
+    "holdfast run --ttl 10s --note 'release 42' deploy/web deploy/db -- ./deploy.sh",
+    "both locks or none, with a short lease",
+    "holdfast run --url 'file:/var/lock?layout=flock' backup.lock -- ./backup.sh",
+    "together with `flock /var/lock/backup.lock`",
+    NULL,
+};
+
+const struct command cmd_run = {
+    .name = "run",
+    .operands = "NAME... -- COMMAND [ARGUMENT...]",
+    .summary = "run a command while a lock is held",
+    .group = "run",
+    .about =
+        "Waits for the lock, runs the command, releases the lock and exits with "
+        "the command's exit code. Several names are taken all or none, in an order "
+        "that cannot deadlock.\n"
+        "\n"
+        "The command and everything it starts is ended when the lock is lost, or "
+        "cannot be renewed: TERM, then KILL, all of it before the lease can pass to "
+        "somebody else.",
+    .examples = examples,
+    .options = options,
+    .run = run_run,
+    .min_operands = 1,
+    .max_operands = -1,
+    .takes_command = true,
+};

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the files of `holdfast run` share.
+ *
+ *   run.c        options, environment, exit code
+ *   waiting.c    the acquire, and the line that is shown meanwhile
+ *   supervise.c  the loop while the command runs: hold, signals, warden
+ *   warden.c     the process between us and the command, which ends it in time
+ *   child.c      the moment before exec, the terminal, job control
+ *   lost.c       ending a tree of processes
+ *
+ * Three processes: holdfast has the hold; its child, the warden, has no lock, no
+ * terminal and no open file, only a deadline on a shared page; the warden's child is
+ * the command. The warden adopts whatever the command leaves behind, so nothing below
+ * it can get away. If holdfast is stopped, the warden ends the command before the lease
+ * is over; if holdfast dies, at once; if the warden dies, the kernel kills the command
+ * and holdfast the rest.
+ */
+#ifndef HOLDFAST_CLI_RUN_H
+#define HOLDFAST_CLI_RUN_H
+
+#include "cli.h"
+
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/types.h>
+
+#define RUN_NAMES_MAX 64
+
+struct warden_page;
+
+struct warden {
+    pid_t pid;
+    int fd;
+    struct warden_page *page;
+};
+
+enum on_lost { LOST_KILL, LOST_WARN, LOST_EXEC };
+
+struct run {
+    struct args *args;
+    hf_client *client;
+    hf_hold *hold;
+    hf_want wants[RUN_NAMES_MAX];
+    size_t count;
+    hf_acquire_options acquire;
+    char **command;
+    char *names; /* separated by blanks */
+    enum on_lost on_lost;
+    const char *on_lost_command;
+    bool revoke_ends; /* --on-revoke=term */
+    int64_t grace_ms;
+    struct warden warden;
+};
+
+/* ---- Signals (child.c) ----------------------------------------------------------- */
+
+/* Signals come through a descriptor; the command gets back what we found. */
+struct signals {
+    int fd;
+    sigset_t mask; /* as we found it, and the dispositions we changed */
+    struct sigaction child, pipe;
+};
+
+/* Those that end a wait; then, for the time the command runs, all that are passed on.
+ * Signals that were ignored when we were started stay so. 0 or -1 with errno. */
+int signals_begin(struct signals *signals);
+int signals_all(struct signals *signals);
+/* The next signal, or 0. */
+int signals_next(struct signals *signals);
+
+/* ---- The terminal (child.c) ------------------------------------------------------ */
+
+struct terminal {
+    int fd;      /* -1: none */
+    bool lazily; /* others on our pipeline may want it: lend it when it is asked for */
+};
+
+void terminal_find(struct terminal *terminal);
+bool terminal_ours(const struct terminal *terminal); /* are we in the foreground? */
+void terminal_give(const struct terminal *terminal, pid_t group);
+void terminal_take(const struct terminal *terminal, pid_t group);
+void terminal_done(struct terminal *terminal);
+
+/* The command stopped by `signal`: do as it did, and go on with it when we go on. */
+void job_stopped(const struct terminal *terminal, pid_t group, int signal);
+void job_continued(const struct terminal *terminal, pid_t group);
+
+/* ---- The command (child.c) ------------------------------------------------------- */
+
+struct child_plan {
+    char **argv;
+    const struct signals *signals;
+    int terminal;          /* to take on start, or -1 */
+    atomic_int *ret_errno; /* on a shared page: why exec failed */
+};
+
+/* Starts the command as a child of the caller, in a group of its own; it is killed
+ * when the caller dies. Its pid, or -1; whether exec worked is in *ret_errno. */
+pid_t child_start(const struct child_plan *plan);
+
+/* ---- The warden ------------------------------------------------------------------ */
+
+#define NEVER INT64_MAX
+
+/* Nanoseconds of CLOCK_BOOTTIME, which runs while the machine sleeps. */
+int64_t now_ns(void);
+
+/* What holdfast tells the warden without a message: it may be stopped at any time. */
+struct warden_page {
+    _Atomic int64_t term_at; /* ask the command to end */
+    _Atomic int64_t kill_at; /* and this is the end */
+    atomic_int exec_errno;
+};
+
+enum report_kind {
+    REPORT_STARTED = 1, /* value: pid */
+    REPORT_FAILED,      /* value: errno of exec */
+    REPORT_STOPPED,     /* value: signal */
+    REPORT_EXITED,      /* value: wait status */
+    REPORT_ENDING,      /* the deadline is near, TERM was sent */
+    REPORT_GONE,        /* nothing of the command is left; value: 1 if something is */
+};
+
+struct report {
+    int kind;
+    int value;
+};
+
+/* 0 or -1 with errno. The command is started by the warden, unless the deadline on the
+ * page has passed by then. */
+int warden_start(struct warden *warden, const struct child_plan *plan);
+/* The next report: 1, 0 if there is none yet, -1 if the warden is dead. */
+int warden_read(struct warden *warden, struct report *ret_report);
+/* Has it look at the page, which now says an earlier time. */
+void warden_wake(struct warden *warden);
+void warden_done(struct warden *warden);
+
+/* ---- Ending a tree (lost.c) ------------------------------------------------------ */
+
+/* Asks group and all descendants of this process to end (TERM, and CONT so that they
+ * can). */
+void tree_ask(pid_t group);
+/* Reaps what has died below us; true when no child is left. The status of `child` goes
+ * to *ret_status if it was among them. */
+bool tree_reap(pid_t child, int *ret_status);
+/* Kills all descendants of this process, which must be a subreaper, and waits for the
+ * last of them. False if some could not be killed (of another user, or stuck). */
+bool tree_kill(pid_t group, int *ret_status);
+
+/* ---- Steps ----------------------------------------------------------------------- */
+
+/* Acquires run->hold. If that stays NULL: the exit code, after a message (-E 0 makes
+ * it 0). */
+int run_acquire(struct run *run, struct signals *signals);
+/* Says why the lock could not be had; the exit code. */
+int run_refused(struct run *run, const hf_error *why);
+/* Runs the command under run->hold until it has ended; the exit code. *ret_signal is
+ * set if a signal of the terminal ended it, which is then our end as well. */
+int run_supervise(struct run *run, struct signals *signals, int *ret_signal);
+
+#endif

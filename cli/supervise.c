@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * While the command runs: one thread in one poll() over the warden, our signals and the
+ * client. Each turn writes down for the warden how long the hold is good.
+ *
+ * The time of a lease, from its end: `margin`, for a KILL to have its effect; before it
+ * `grace`, between TERM and KILL. Both fit into the last third of the lease: before
+ * that, a renewal has not even been missed twice.
+ */
+#include "run.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define MS INT64_C(1000000)
+
+extern char **environ;
+
+struct supervisor {
+    struct run *run;
+    struct signals *signals;
+    struct terminal terminal;
+    struct warden warden;
+    pid_t group; /* of the command; 0: not started yet */
+    pid_t hook;  /* --on-lost=exec */
+    int64_t margin_ms, grace_ms;
+    bool lost;    /* the library says so, or the warden acted */
+    bool handled; /* and we did what --on-lost says */
+    bool over;
+    bool terminal_used; /* the command had it */
+    int code;           /* exit code, once over */
+    int status;         /* of the command */
+};
+
+/* ---- Lease ----------------------------------------------------------------------- */
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static void lease_divide(struct supervisor *on)
+{
+    int64_t lease = hf_hold_left_ms(on->run->hold);
+
+    if (lease == HF_FOREVER)
+        return;
+    on->margin_ms = least(lease / 10, 1000);
+    if (on->margin_ms < 50)
+        on->margin_ms = least(50, lease / 4);
+    on->grace_ms = least(on->run->grace_ms, lease / 3 - on->margin_ms);
+    if (on->grace_ms < 0)
+        on->grace_ms = 0;
+}
+
+/* The clock is read before the lease: if we are stopped in between, the deadline is too
+ * early, not too late. */
+static void lease_tell(struct supervisor *on)
+{
+    struct warden_page *page = on->warden.page;
+    int64_t now = now_ns(), left = hf_hold_left_ms(on->run->hold);
+    int64_t kill_at = NEVER, term_at = NEVER;
+
+    if (on->run->on_lost != LOST_KILL || on->handled)
+        return;
+    if (left != HF_FOREVER) {
+        kill_at = now + (left - on->margin_ms) * MS;
+        term_at = kill_at - on->grace_ms * MS;
+    }
+    atomic_store(&page->kill_at, kill_at);
+    atomic_store(&page->term_at, term_at);
+}
+
+/* When we do the warden's work, because it is stopped: milliseconds for poll(). */
+static int lease_timeout(struct supervisor *on)
+{
+    int64_t kill_at = atomic_load(&on->warden.page->kill_at), left;
+
+    if (kill_at == NEVER)
+        return -1;
+    left = (kill_at - now_ns()) / MS + on->margin_ms / 2 + 1;
+    return left < 0 ? 0 : (int)least(left, 1000000);
+}
+
+/* ---- Loss ------------------------------------------------------------------------ */
+
+static void lost_hook(struct supervisor *on)
+{
+    char shell[] = "sh", flag[] = "-c", *command = strdup(on->run->on_lost_command);
+    char *argv[] = { shell, flag, command, NULL };
+    posix_spawnattr_t attr;
+
+    posix_spawnattr_init(&attr);
+    posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK);
+    posix_spawnattr_setsigmask(&attr, &on->signals->mask);
+    if (!command ||
+        posix_spawn(&on->hook, "/bin/sh", NULL, &attr, argv, environ) != 0) {
+        cli_say("run: %s: the command for --on-lost cannot be started", on->run->names);
+        on->hook = 0;
+    }
+    posix_spawnattr_destroy(&attr);
+    free(command);
+}
+
+/* Once, as soon as it is known. */
+static void lost_handle(struct supervisor *on)
+{
+    on->handled = true;
+    on->code = EXIT_LOST;
+    if (on->run->on_lost == LOST_KILL) {
+        cli_say("run: %s: the lock was lost, the command is ended", on->run->names);
+        return;
+    }
+    cli_say("run: %s: the lock was lost, the command goes on without it",
+            on->run->names);
+    if (on->run->on_lost == LOST_EXEC)
+        lost_hook(on);
+}
+
+/* The store says that it is over: somebody else may be in already, so no grace. */
+static void lost_now(struct supervisor *on)
+{
+    struct warden_page *page = on->warden.page;
+
+    lost_handle(on);
+    if (on->run->on_lost != LOST_KILL)
+        return;
+    atomic_store(&page->kill_at, now_ns());
+    atomic_store(&page->term_at, now_ns());
+    warden_wake(&on->warden);
+}
+
+static void on_event(void *user, hf_hold *hold, enum hf_event event,
+                     const hf_error *why)
+{
+    struct supervisor *on = user;
+
+    (void)hold;
+    (void)why;
+    if (event == HF_EVENT_LOST)
+        on->lost = true;
+    if (event == HF_EVENT_DOUBTFUL)
+        cli_verbose(on->run->args, "%s: a renewal of the lease is overdue",
+                    on->run->names);
+    if (event != HF_EVENT_REVOKED)
+        return;
+    cli_verbose(on->run->args, "%s: somebody asks for the lock", on->run->names);
+    if (on->run->revoke_ends && on->group)
+        kill(-on->group, SIGTERM);
+}
+
+/* ---- Reports of the warden ------------------------------------------------------- */
+
+static int exec_failed(struct supervisor *on, int error)
+{
+    cli_say("run: %s: %s", on->run->command[0], strerror(error));
+    return error == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_RUN;
+}
+
+static void command_exited(struct supervisor *on, int status)
+{
+    on->over = true;
+    on->status = status;
+    if (on->handled)
+        return; /* it was lost while it ran */
+    on->code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+static void command_gone(struct supervisor *on, bool not_all)
+{
+    on->over = true;
+    if (!on->handled)
+        lost_handle(on);
+    if (not_all)
+        cli_say("run: %s: some processes of the command could not be killed",
+                on->run->names);
+}
+
+/* It is dead, and the command with it; the rest of the tree is ours now. */
+static void warden_lost(struct supervisor *on)
+{
+    int status;
+
+    if (!on->handled)
+        cli_say("run: %s: the warden was killed, the command is ended", on->run->names);
+    on->over = true;
+    if (!on->handled)
+        on->code = EXIT_INTERNAL;
+    tree_kill(on->group, &status);
+}
+
+static void report_handle(struct supervisor *on, const struct report *report)
+{
+    switch (report->kind) {
+    case REPORT_STARTED:
+        on->group = report->value;
+        break;
+    case REPORT_FAILED:
+        on->over = true;
+        on->code = exec_failed(on, report->value);
+        break;
+    case REPORT_STOPPED:
+        job_stopped(&on->terminal, on->group, report->value);
+        break;
+    case REPORT_EXITED:
+        command_exited(on, report->value);
+        break;
+    case REPORT_ENDING:
+        on->lost = true;
+        if (!on->handled)
+            lost_handle(on);
+        break;
+    case REPORT_GONE:
+        command_gone(on, report->value != 0);
+        break;
+    }
+}
+
+static void reports_read(struct supervisor *on)
+{
+    struct report report;
+    int got = 1;
+
+    while (!on->over && (got = warden_read(&on->warden, &report)) > 0)
+        report_handle(on, &report);
+    if (!on->over && got < 0)
+        warden_lost(on);
+}
+
+/* ---- The loop -------------------------------------------------------------------- */
+
+static void signals_pass(struct supervisor *on)
+{
+    int signal;
+
+    while ((signal = signals_next(on->signals)) != 0) {
+        if (signal == SIGCONT)
+            job_continued(&on->terminal, on->group);
+        else
+            kill(-on->group, signal);
+    }
+}
+
+static void turn(struct supervisor *on)
+{
+    hf_error why;
+    struct pollfd fds[] = {
+        { on->warden.fd, POLLIN, 0 },
+        { on->group ? on->signals->fd : -1, POLLIN, 0 },
+        { hf_dispatch_fd(on->run->client, &why), POLLIN, 0 },
+    };
+
+    lease_tell(on);
+    if (poll(fds, 3, lease_timeout(on)) < 0)
+        return;
+    if (fds[0].revents)
+        reports_read(on);
+    if (on->over)
+        return;
+    if (fds[1].revents)
+        signals_pass(on);
+    if (fds[2].revents)
+        hf_dispatch(on->run->client, &why);
+    if (on->lost && !on->handled)
+        lost_now(on);
+    if (lease_timeout(on) == 0)
+        warden_lost(on);
+}
+
+static int supervisor_begin(struct supervisor *on)
+{
+    struct warden_page *page = mmap(NULL, sizeof *page, PROT_READ | PROT_WRITE,
+                                    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct child_plan plan = { on->run->command, on->signals, -1, NULL };
+
+    if (page == MAP_FAILED || signals_all(on->signals) != 0)
+        return -1;
+    atomic_store(&page->term_at, NEVER);
+    atomic_store(&page->kill_at, NEVER);
+    on->warden.page = page;
+    plan.ret_errno = &page->exec_errno;
+    terminal_find(&on->terminal);
+    if (!on->terminal.lazily && terminal_ours(&on->terminal))
+        plan.terminal = on->terminal.fd;
+    lease_divide(on);
+    lease_tell(on);
+    return warden_start(&on->warden, &plan);
+}
+
+int run_supervise(struct run *run, struct signals *signals, int *ret_signal)
+{
+    struct supervisor on = { .run = run, .signals = signals, .warden = { .fd = -1 } };
+    bool ours;
+
+    hf_hold_watch(run->hold, on_event, &on, NULL);
+    if (supervisor_begin(&on) != 0) {
+        cli_say("run: a process cannot be started: %s", strerror(errno));
+        return EXIT_INTERNAL;
+    }
+    while (!on.over)
+        turn(&on);
+    ours = on.terminal.fd >= 0 && on.group && tcgetpgrp(on.terminal.fd) == on.group;
+    terminal_take(&on.terminal, on.group);
+    terminal_done(&on.terminal);
+    if (ours && WIFSIGNALED(on.status) &&
+        (WTERMSIG(on.status) == SIGINT || WTERMSIG(on.status) == SIGQUIT))
+        *ret_signal = WTERMSIG(on.status);
+    if (on.hook > 0)
+        waitpid(on.hook, NULL, 0);
+    hf_hold_watch(run->hold, NULL, NULL, NULL);
+    run->warden = on.warden;
+    return on.code;
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT */
+/* Reading UTF-8 that strangers wrote: names, notes, programs, hosts. */
+#ifndef HOLDFAST_CLI_UTF8_H
+#define HOLDFAST_CLI_UTF8_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* The code point at the beginning of `text`, NUL-terminated; its length in bytes, or 0
+ * if it is not UTF-8: a stray or missing continuation, overlong, a surrogate. */
+static inline size_t utf8_read(const char *text, uint32_t *ret_code)
+{
+    static const uint32_t smallest[] = { 0, 0, 0x80, 0x800, 0x10000 };
+    const unsigned char *bytes = (const unsigned char *)text;
+    size_t len = bytes[0] < 0x80   ? 1
+                 : bytes[0] < 0xc0 ? 0
+                 : bytes[0] < 0xe0 ? 2
+                 : bytes[0] < 0xf0 ? 3
+                 : bytes[0] < 0xf8 ? 4
+                                   : 0;
+    uint32_t code = len < 2 ? bytes[0] : bytes[0] & (0x7fu >> len);
+
+    for (size_t i = 1; i < len; i++) {
+        if ((bytes[i] & 0xc0) != 0x80)
+            return 0;
+        code = code << 6 | (bytes[i] & 0x3f);
+    }
+    if (!len || code < smallest[len] || code > 0x10ffff || (code >> 11) == 0x1b)
+        return 0;
+    *ret_code = code;
+    return len;
+}
+
+#endif

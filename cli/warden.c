@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The warden: a process that does nothing but end the command in time.
+ *
+ * holdfast forks it after the lock is held; it starts the command and reports what
+ * becomes of it over a socket. It is in a group of its own (a Ctrl-C or a stop meant
+ * for holdfast does not reach it), but in the same session: were it not, the command's
+ * group would be an orphaned one to the kernel and could not be stopped with Ctrl-Z.
+ *
+ * The deadline is on a page shared with holdfast, which moves it with every renewal. So
+ * nobody has to be awake for the deadline to hold but the warden itself. The end of the
+ * socket is the death of holdfast.
+ */
+#include "run.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/timerfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* Where the warden has its three descriptors: in place of stdin, stdout and stderr,
+ * which must not be kept from whoever waits for their end. */
+enum { FD_SOCKET, FD_SIGNAL, FD_TIMER, FD_REST };
+
+/* What the warden knows; nothing of it is holdfast's. */
+struct watch {
+    struct warden_page *page;
+    pid_t child;
+    bool ending; /* TERM was sent */
+    bool reaped; /* the group's number may be another's by now */
+    int status;
+};
+
+static void report(int kind, int value)
+{
+    struct report message = { kind, value };
+
+    /* Never wait for holdfast: it may be stopped, and the deadline is near. */
+    send(FD_SOCKET, &message, sizeof message, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+/* ---- Ends ------------------------------------------------------------------------ */
+
+static void timer_set(int64_t at)
+{
+    struct itimerspec spec = { { 0, 0 }, { 0, 0 } };
+
+    if (at != NEVER) {
+        at = at > 0 ? at : 1;
+        spec.it_value.tv_sec = at / 1000000000;
+        spec.it_value.tv_nsec = at % 1000000000;
+    }
+    timerfd_settime(FD_TIMER, TFD_TIMER_ABSTIME, &spec, NULL);
+}
+
+static _Noreturn void end_all(struct watch *watch)
+{
+    bool gone = tree_kill(watch->reaped ? 0 : watch->child, &watch->status);
+
+    report(REPORT_GONE, gone ? 0 : 1);
+    _exit(0);
+}
+
+static void deadline_look(struct watch *watch)
+{
+    int64_t now = now_ns();
+    int64_t term_at = atomic_load(&watch->page->term_at);
+    int64_t kill_at = atomic_load(&watch->page->kill_at);
+
+    if (now >= kill_at)
+        end_all(watch);
+    if (now >= term_at && !watch->ending) {
+        watch->ending = true;
+        report(REPORT_ENDING, 0);
+        tree_ask(watch->child);
+    }
+    timer_set(watch->ending ? kill_at : term_at);
+}
+
+/* ---- What becomes of the command ------------------------------------------------- */
+
+/* While it is to end, only the end of everything counts. */
+static void children_end(struct watch *watch)
+{
+    int status = -1;
+    bool none = tree_reap(watch->child, &status);
+
+    watch->reaped |= status != -1;
+    if (none) {
+        report(REPORT_GONE, 0);
+        _exit(0);
+    }
+}
+
+/* Reaps one process that died, unless it is the command: its number must stay its own
+ * as long as holdfast may send it signals. */
+static bool child_changed(struct watch *watch)
+{
+    siginfo_t info;
+    int status;
+
+    info.si_pid = 0;
+    if (waitid(P_PID, (id_t)watch->child, &info,
+               WEXITED | WSTOPPED | WNOHANG | WNOWAIT) == 0 &&
+        info.si_pid != 0) {
+        if (info.si_code == CLD_STOPPED) {
+            waitid(P_PID, (id_t)watch->child, &info, WSTOPPED | WNOHANG);
+            report(REPORT_STOPPED, info.si_status);
+            return true;
+        }
+        report(REPORT_EXITED,
+               info.si_code == CLD_EXITED ? info.si_status << 8 : info.si_status);
+        _exit(0);
+    }
+    info.si_pid = 0;
+    if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0 ||
+        info.si_pid == watch->child)
+        return false;
+    return waitpid(info.si_pid, &status, WNOHANG) > 0;
+}
+
+static void children_look(struct watch *watch)
+{
+    if (watch->ending) {
+        children_end(watch);
+        return;
+    }
+    while (child_changed(watch))
+        ;
+}
+
+/* ---- The process ----------------------------------------------------------------- */
+
+static void drain(int fd)
+{
+    char bytes[256];
+
+    while (read(fd, bytes, sizeof bytes) > 0)
+        ;
+}
+
+static bool holdfast_dead(void)
+{
+    char byte;
+    ssize_t got = recv(FD_SOCKET, &byte, 1, MSG_DONTWAIT);
+
+    return got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR);
+}
+
+static _Noreturn void watch_loop(struct watch *watch)
+{
+    struct pollfd fds[] = { { FD_SOCKET, POLLIN, 0 },
+                            { FD_SIGNAL, POLLIN, 0 },
+                            { FD_TIMER, POLLIN, 0 } };
+
+    for (;;) {
+        if (fds[1].revents)
+            drain(FD_SIGNAL);
+        if (fds[2].revents)
+            drain(FD_TIMER);
+        if (fds[0].revents && holdfast_dead())
+            end_all(watch);
+        children_look(watch);
+        deadline_look(watch);
+        if (poll(fds, 3, -1) < 0 && errno != EINTR)
+            end_all(watch);
+    }
+}
+
+static void close_rest(void)
+{
+    if (syscall(SYS_close_range, FD_REST, ~0u, 0) == 0)
+        return;
+    for (int fd = FD_REST; fd < 65536; fd++)
+        close(fd);
+}
+
+/* One that is not among those we are about to replace (stdin may have been closed). */
+static int above(int fd)
+{
+    return fd < 0 ? fd : fcntl(fd, F_DUPFD_CLOEXEC, FD_REST);
+}
+
+/* From here on the warden has no descriptor of holdfast's, and no lock. */
+static void watch_begin(int socket)
+{
+    sigset_t set;
+    int signal_fd, timer_fd;
+
+    sigemptyset(&set);
+    sigaddset(&set, SIGCHLD);
+    socket = above(socket);
+    signal_fd = above(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
+    timer_fd = above(timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK));
+    if (socket < 0 || signal_fd < 0 || timer_fd < 0 || dup2(socket, FD_SOCKET) < 0 ||
+        dup2(signal_fd, FD_SIGNAL) < 0 || dup2(timer_fd, FD_TIMER) < 0)
+        _exit(EXIT_INTERNAL); /* and with us goes the command */
+    close_rest();
+}
+
+static _Noreturn void warden_main(const struct child_plan *plan,
+                                  struct warden_page *page, int socket)
+{
+    struct watch watch = { .page = page };
+    struct report first = { REPORT_STARTED, 0 };
+    sigset_t set;
+
+    sigfillset(&set);
+    sigprocmask(SIG_SETMASK, &set, NULL);
+    setpgid(0, 0);
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    prctl(PR_SET_NAME, "holdfast-warden");
+    if (now_ns() < atomic_load(&page->term_at)) {
+        watch.child = child_start(plan);
+        first.value = watch.child;
+        if (watch.child < 0)
+            atomic_store(&page->exec_errno, errno);
+        if (atomic_load(&page->exec_errno) != 0)
+            first = (struct report){ REPORT_FAILED, atomic_load(&page->exec_errno) };
+    } else {
+        first.kind = REPORT_GONE;
+    }
+    send(socket, &first, sizeof first, MSG_NOSIGNAL);
+    if (first.kind != REPORT_STARTED)
+        _exit(0);
+    watch_begin(socket);
+    watch_loop(&watch);
+}
+
+/* ---- holdfast's side ------------------------------------------------------------- */
+
+int warden_start(struct warden *warden, const struct child_plan *plan)
+{
+    int pair[2];
+
+    /* For the case that the warden dies: then its descendants are ours. */
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0)
+        return -1;
+    warden->pid = fork();
+    if (warden->pid == 0) {
+        close(pair[0]);
+        warden_main(plan, warden->page, pair[1]);
+    }
+    close(pair[1]);
+    warden->fd = pair[0];
+    return warden->pid < 0 ? -1 : 0;
+}
+
+int warden_read(struct warden *warden, struct report *ret_report)
+{
+    ssize_t got = recv(warden->fd, ret_report, sizeof *ret_report, MSG_DONTWAIT);
+
+    if (got == (ssize_t)sizeof *ret_report)
+        return 1;
+    return got < 0 && (errno == EAGAIN || errno == EINTR) ? 0 : -1;
+}
+
+void warden_wake(struct warden *warden)
+{
+    send(warden->fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+void warden_done(struct warden *warden)
+{
+    if (warden->fd >= 0)
+        close(warden->fd);
+    if (warden->pid > 0)
+        waitpid(warden->pid, NULL, 0);
+    while (waitpid(-1, NULL, WNOHANG) > 0) /* what it left to us */
+        ;
+}

@@ -1,0 +1,28 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+#
+# cron-many-hosts.sh JOB COMMAND [ARGUMENT...]: the same crontab on many hosts, and one
+# run a day.
+#
+#     15 3 * * *  cron-many-hosts.sh report /usr/local/bin/report --all
+#
+# The lock keeps two hosts from running the job at the same time. It cannot keep a host
+# whose clock is late from running it again after a short job has ended: so the day of
+# the last run that worked is kept in a cell, and looked at under the lock. Hosts wait
+# for each other instead of giving up: if the first one dies, the next takes over.
+# HOLDFAST_URL names a store that all hosts can reach.
+set -eu
+
+job=$1
+if [ "${HOLDFAST_NAME:-}" != "cron/$job" ]; then
+    exec holdfast run --wait 2h -E 0 --note "cron on $(uname -n)" "cron/$job" -- "$0" "$@"
+fi
+shift
+
+# Exit code 1 is no such cell: the job has never run.
+today=$(date +%F)
+last=$(holdfast cell get "cron/$job/last" 2>/dev/null || [ $? -eq 1 ])
+[ "$last" != "$today" ] || exit 0
+
+"$@"
+holdfast cell set "cron/$job/last" "$today" >/dev/null

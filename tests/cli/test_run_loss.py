@@ -1,0 +1,206 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""A lost lock: the command and all it started is gone before somebody else is in."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+from cli import (DEADLINE, alive, children, holdfast, start, state, store, wait_for)
+from tap import comment, done, ok
+
+# Writes "who time" every 5 ms, on the one clock of this host, until it is killed or
+# its time is over. It does not care for TERM: that is what KILL is for.
+BEAT = """
+import os, signal, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+log = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+end = time.clock_gettime(time.CLOCK_BOOTTIME) + float(sys.argv[3])
+while time.clock_gettime(time.CLOCK_BOOTTIME) < end:
+    os.write(log, f"{sys.argv[2]} {time.clock_gettime(time.CLOCK_BOOTTIME):.6f}\\n".encode())
+    time.sleep(0.005)  # pause: the beat itself
+"""
+
+# A shell with a child, a grandchild, one that left by setsid, and one that left twice.
+TREE = """
+trap '' TERM
+sh -c 'sleep 300 & wait' &
+setsid sleep 301 &
+(setsid sh -c 'sleep 302 & exec sleep 303' &)
+sleep 304 & echo $$; wait; wait; sleep 305
+"""
+
+
+def beats(path, who):
+    with open(path, encoding="utf-8") as log:
+        times = [float(line.split()[1]) for line in log if line.split()[0] == who]
+    return times
+
+
+def lines_of(path):
+    try:
+        with open(path, encoding="utf-8") as log:
+            return log.read().split()
+    except OSError:
+        return []
+
+
+def test_stopped(place):
+    """holdfast is stopped far beyond its lease; the next one waits."""
+    log = os.path.join(place.dir, "..", os.path.basename(place.dir) + ".log")
+    first = start("run", "--ttl", "1s", "x", "--", sys.executable, "-c", BEAT, log, "A",
+                  "60", url=place.url)
+    wait_for(lambda: lines_of(log).count("A") > 3, "the first command at work")
+    second = start("run", "--ttl", "5s", "x", "--", sys.executable, "-c", BEAT, log, "B",
+                   "0.5", url=place.url)
+    wait_for(lambda: str(second.pid) in holdfast("ls", "--json", url=place.url).stdout,
+             "the second one in line")
+    first.send_signal(signal.SIGSTOP)
+    code = second.wait(DEADLINE)
+    ok(state(first.pid) == "T", "the first holdfast is still stopped")
+    first.send_signal(signal.SIGCONT)
+    message = first.communicate(timeout=DEADLINE)[1]
+    comment(message)
+    a, b = beats(log, "A"), beats(log, "B")
+    comment(f"A until {a[-1]:.3f}, B from {b[0]:.3f}: {(b[0] - a[-1]) * 1000:.0f} ms between")
+    ok(len(a) > 3 and len(b) > 3 and a[-1] < b[0], "the two never run together",
+       (a[-1], b[0]))
+    ok(code == 0, "the second one ran to its end")
+    ok(first.returncode == 78 and "lost" in message, "the first one: exit 78", message)
+    os.unlink(log)
+
+
+def tree_start(place, *options):
+    run = start("run", *options, "t", "--", "sh", "-c", TREE, url=place.url)
+    run.stdout.readline()
+    warden = children(run.pid)[0]
+
+    def all_of(pid):
+        return [p for child in children(pid) for p in [child, *all_of(child)]]
+
+    tree = wait_for(lambda: len(all_of(warden)) >= 7 and all_of(warden), "the tree")
+    return run, warden, tree
+
+
+def gone(tree, what):
+    try:
+        wait_for(lambda: not any(alive(pid) for pid in tree), what)
+        ok(True, what)
+    except TimeoutError:
+        left = [pid for pid in tree if alive(pid)]
+        ok(False, what, left)
+        for pid in left:
+            os.kill(pid, signal.SIGKILL)
+
+
+def evict(place, name):
+    shown = json.loads(holdfast("show", name, "--json", url=place.url).stdout)
+    token = shown["locks"][0]["holders"][0]["token"]
+    result = holdfast("break", name, "--token", str(token), url=place.url)
+    if result.returncode != 0:
+        raise RuntimeError(result.stderr)
+
+
+def test_trees(place):
+    run, warden, tree = tree_start(place)
+    comment(f"{len(tree)} processes below the warden")
+    evict(place, "t")
+    ok(run.wait(DEADLINE) == 78, "broken by somebody: exit 78", run.returncode)
+    ok(not any(alive(pid) for pid in tree), "and nothing of the tree is left by then")
+    gone([warden], "nor the warden")
+    comment(run.communicate()[1])
+
+    run, warden, tree = tree_start(place)
+    run.kill()
+    gone(tree + [warden], "kill -9 of holdfast: the tree is gone")
+    run.communicate()
+
+    run, warden, tree = tree_start(place, "--ttl", "1s")
+    run.send_signal(signal.SIGSTOP)
+    gone(tree, "holdfast stopped: the tree is gone")
+    ok(state(run.pid) == "T", "while holdfast is stopped")
+    run.send_signal(signal.SIGCONT)
+    ok(run.wait(DEADLINE) == 78, "and then exit 78", run.returncode)
+    run.communicate()
+
+    run, warden, tree = tree_start(place)
+    os.kill(warden, signal.SIGKILL)
+    ok(run.wait(DEADLINE) == 70, "kill -9 of the warden: exit 70", run.returncode)
+    gone(tree, "and the tree is gone")
+    comment(run.communicate()[1])
+
+    run, warden, tree = tree_start(place, "--ttl", "1s", "--no-renew")
+    os.kill(warden, signal.SIGSTOP)
+    ok(run.wait(DEADLINE) in (70, 78), "the warden stopped: holdfast does its work",
+       run.returncode)
+    gone(tree + [warden], "and the tree is gone")
+    run.communicate()
+
+
+def test_ends(place):
+    def run(*words):
+        begin = time.monotonic()
+        result = holdfast("run", *words, url=place.url)
+        return result, time.monotonic() - begin
+
+    result, took = run("--ttl", "1s", "x", "--", "sleep", "2")
+    ok(result.returncode == 0 and took >= 2, "a lease is renewed", result)
+    result, took = run("--ttl", "1s", "--no-renew", "x", "--", "sleep", "60")
+    ok(result.returncode == 78 and took < 1.5, "--no-renew: over with the lease",
+       (took, result))
+    result, took = run("--max-hold", "1s", "x", "--", "sleep", "60")
+    ok(result.returncode == 78 and took < 1.5, "--max-hold: over by then", (took, result))
+    script = "trap 'echo cleaned; exit 0' TERM; while :; do sleep 0.01; done"
+    result, _ = run("--ttl", "1s", "--no-renew", "x", "--", "sh", "-c", script)
+    ok(result.returncode == 78 and result.stdout == "cleaned\n",
+       "TERM comes first, the exit code says lost all the same", result)
+    script = "trap 'echo asked' TERM; while :; do sleep 0.01; done"
+    result, took = run("--ttl", "1s", "--no-renew", "--grace", "0", "x", "--", "sh", "-c",
+                       script)
+    ok(result.returncode == 78 and result.stdout == "" and 0.7 < took < 1.5,
+       "--grace 0: KILL at the end, no TERM before", (took, result))
+
+
+def test_on_lost(place):
+    for option, wanted in [("warn", ""), ("exec:echo hook $HOLDFAST_NAME", "hook w\n")]:
+        run = start("run", "--on-lost=" + option, "w", "--", "sh", "-c",
+                    "echo in; read end; echo over", url=place.url, stdin=subprocess.PIPE)
+        run.stdout.readline()
+        evict(place, "w")
+        line = run.stderr.readline()
+        ok("goes on without it" in line, f"--on-lost={option}: a message", line)
+        out, _ = run.communicate("\n", timeout=DEADLINE)
+        ok(sorted(out.splitlines()) == sorted((wanted + "over\n").splitlines()),
+           "the command is left alone", out)
+        ok(run.returncode == 78, "and the exit code says lost", run.returncode)
+
+
+def test_on_revoke(place):
+    run = start("run", "-v", "r", "--", "sh", "-c", "echo in; read end; echo over",
+                url=place.url, stdin=subprocess.PIPE)
+    run.stdout.readline()
+    run.stderr.readline()
+    holdfast("revoke", "r", url=place.url)
+    line = run.stderr.readline()
+    ok("somebody asks" in line, "--on-revoke=ignore: -v says so", line)
+    ok(run.communicate("\n", timeout=DEADLINE)[0] == "over\n" and run.returncode == 0,
+       "and the command goes on")
+    run = start("run", "--on-revoke=term", "r", "--", "sh", "-c", "echo in; read end",
+                url=place.url, stdin=subprocess.PIPE)
+    run.stdout.readline()
+    holdfast("revoke", "r", url=place.url)
+    ok(run.wait(DEADLINE) == 143, "--on-revoke=term: it gets TERM", run.returncode)
+    run.communicate()
+
+
+def main():
+    for test in [test_stopped, test_trees, test_ends, test_on_lost, test_on_revoke]:
+        with store() as place:
+            test(place)
+    done()
+
+
+main()
