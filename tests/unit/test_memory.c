@@ -28,7 +28,7 @@ START_TEST(urls_name_a_space)
     ck_assert(!(x->capabilities & (HF_CAP_PROCESSES | HF_CAP_CRASH | HF_CAP_DURABLE)));
     ck_assert_uint_eq(x->capabilities | HF_CAP_PROCESSES | HF_CAP_CRASH |
                           HF_CAP_DURABLE,
-                      2 * HF_CAP_HANDOFF - 1);
+                      2 * HF_CAP_DIAGNOSE - 1);
     token = grant(x, &first);
     ck_assert_uint_gt(grant(y, &second), 0);
     fake_close(x);
