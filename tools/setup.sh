@@ -7,9 +7,9 @@
 # On a system without dpkg it trusts you to have the tools and only says so.
 set -eu
 
-build='gcc libc6-dev make meson ninja-build pkg-config check python3'
+build='gcc libc6-dev make meson ninja-build pkg-config check python3 libssl-dev'
 examples='libuv1-dev'
-test='util-linux'
+test='util-linux openssl redis-server man-db groff-base'
 bench='util-linux'
 lint='g++ clang clang-format clang-tidy cppcheck cmake git'
 

@@ -57,7 +57,8 @@ static void bad_url_options_are_refused(struct env *e)
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         char url[512];
-        snprintf(url, sizeof url, "%s%s", e->url, bad[i]);
+        char first = strchr(e->url, '?') ? '&' : '?';
+        snprintf(url, sizeof url, "%s%c%s", e->url, first, bad[i] + 1);
         open_refused(url, NULL, HF_EURL);
     }
 }
@@ -67,7 +68,8 @@ static void good_url_options_work(struct env *e)
     char url[512];
     hf_client *client = NULL;
     hf_hold *hold = NULL;
-    snprintf(url, sizeof url, "%s?ttl=%d&handoff=3", e->url, 50000);
+    char first = strchr(e->url, '?') ? '&' : '?';
+    snprintf(url, sizeof url, "%s%cttl=%d&handoff=3", e->url, first, 50000);
     CHECK_RC(hf_open(url, NULL, &client, NULL), 0);
     CHECK_RC(hf_lock(client, THING, 0, &hold, NULL), 0);
     CHECK(hf_hold_left_ms(hold) > 25000 && hf_hold_left_ms(hold) <= 50000);

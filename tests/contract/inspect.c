@@ -57,7 +57,10 @@ static void holder_is_shown(struct env *e)
     CHECK_EQ(entry->permits, 1);
     CHECK_EQ(entry->limit, e->form->ballast ? 5 : 1);
     CHECK(entry->since_ms >= 0 && entry->since_ms < PATIENCE_MS);
-    CHECK(e->form->ttl_ms ? entry->left_ms > 0 : entry->left_ms == HF_FOREVER);
+    if (!e->form->ttl_ms && e->store->caps & NEED_ENDLESS)
+        CHECK_EQ(entry->left_ms, HF_FOREVER);
+    else
+        CHECK(entry->left_ms > 0);
     CHECK(hf_report_entry(look.report, hf_report_count(look.report)) == NULL);
     hf_report_free(look.report);
     let_go(hold);

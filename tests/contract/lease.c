@@ -259,7 +259,8 @@ static void extend_within_limits(struct env *e)
 
 const struct scenario scenarios_lease[] = {
     { "state-by-arithmetic", LOCKS, LEASE, CLOCK, state_by_arithmetic },
-    { "no-lease-no-end", LOCKS & ~EXPIRING, LEASE, CLOCK, no_lease_no_end },
+    { "no-lease-no-end", LOCKS & ~EXPIRING, LEASE | NEED_ENDLESS, CLOCK,
+      no_lease_no_end },
     { "client-default-lease", LOCKS, LEASE, CLOCK, client_default_lease },
     { "fixed-lease-ends", LOCKS, LEASE | HF_CAP_INSPECT, CLOCK, fixed_lease_ends },
     { "expired-is-free-to-try", LOCKS, LEASE, CLOCK, expired_is_free_to_try },

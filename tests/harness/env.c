@@ -181,11 +181,19 @@ static void ballasts_done(struct env *e)
     e->ballast_client = NULL;
 }
 
-static void env_done(struct env *e)
+/* Where a lease outlives the process, a taker has to be asked to let go. */
+static void takers_done(struct env *e)
 {
+    void (*end)(struct taker *) =
+        e->store->caps & HF_CAP_CRASH ? taker_kill : taker_close;
     for (size_t i = 0; i < TAKERS_MAX; i++)
         if (e->takers[i].pid)
-            taker_kill(&e->takers[i]);
+            end(&e->takers[i]);
+}
+
+static void env_done(struct env *e)
+{
+    takers_done(e);
     ballasts_done(e);
     for (size_t i = 0; i < CLIENTS_MAX; i++)
         if (e->clients[i])

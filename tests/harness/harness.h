@@ -68,7 +68,8 @@ void form_wants(const struct form *form, struct wants *wants, const char *name,
 struct env;
 
 /* Capabilities that are not the library's: bits above those of enum hf_capability. */
-#define NEED_FAULT (UINT64_C(1) << 40) /* the store is wrapped by the fault shim */
+#define NEED_FAULT (UINT64_C(1) << 40)   /* the store is wrapped by the fault shim */
+#define NEED_ENDLESS (UINT64_C(1) << 41) /* a hold that asks for no lease has none */
 
 struct store {
     const char *name; /* as in --store, and as in the matrix */
@@ -295,7 +296,8 @@ void taker_begin(struct env *e, struct taker *taker, const char *name,
                  int64_t timeout_ms, int64_t ttl_ms, uint32_t flags);
 void taker_stop(struct taker *taker); /* SIGSTOP, and it has stopped */
 void taker_continue(struct taker *taker);
-void taker_kill(struct taker *taker); /* SIGKILL, and it is gone */
-void taker_gone(struct taker *taker); /* waits until it has ended */
+void taker_kill(struct taker *taker);  /* SIGKILL, and it is gone */
+void taker_close(struct taker *taker); /* it closes its client, and is gone */
+void taker_gone(struct taker *taker);  /* waits until it has ended */
 
 #endif

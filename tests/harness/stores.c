@@ -16,17 +16,25 @@
 #include "../../src/base/mem.h"
 #include "../../src/shims/fault.h"
 #include "harness.h"
+#include "redis_store.h"
 
 extern const struct hf_backend hf__backend_memory;
 extern const struct hf_backend hf__backend_file;
+#ifdef HF_TEST_REDIS
+extern const struct hf_backend hf__backend_redis;
+#endif
 
 #define CAPS_KINDS                                                                     \
     (HF_CAP_MUTEX | HF_CAP_FAIR | HF_CAP_RW | HF_CAP_DOWNGRADE | HF_CAP_PERMITS |      \
      HF_CAP_EXPIRING | HF_CAP_LATCH | HF_CAP_CELL)
 #define CAPS_HOLDS                                                                     \
     (HF_CAP_LEASE | HF_CAP_DETACH | HF_CAP_INSPECT | HF_CAP_EVICT | HF_CAP_REVOKE)
-#define CAPS_MEM (CAPS_KINDS | CAPS_HOLDS | HF_CAP_HANDOFF)
-#define CAPS_FILE (CAPS_MEM | HF_CAP_PROCESSES | HF_CAP_CRASH | HF_CAP_DURABLE)
+#define CAPS_ALWAYS (CAPS_HOLDS | HF_CAP_HANDOFF | HF_CAP_DIAGNOSE)
+#define CAPS_SHARED (CAPS_ALWAYS | HF_CAP_PROCESSES | HF_CAP_DURABLE)
+#define CAPS_MEM (CAPS_KINDS | CAPS_ALWAYS | NEED_ENDLESS)
+#define CAPS_FILE (CAPS_KINDS | CAPS_SHARED | HF_CAP_CRASH | NEED_ENDLESS)
+#define CAPS_REDIS (CAPS_KINDS | CAPS_SHARED)
+#define CAPS_SIMPLE (HF_CAP_MUTEX | CAPS_SHARED)
 
 static const char *url_prefix(const struct env *e)
 {
@@ -126,6 +134,26 @@ static uint64_t file_weight(const struct env *e)
     return blocks / 2;
 }
 
+/* ---- redis ----------------------------------------------------------------------- */
+
+#ifdef HF_TEST_REDIS
+static void redis_full_start(struct env *e)
+{
+    redis_store_start(e, url_prefix(e), "");
+}
+
+static void redis_simple_start(struct env *e)
+{
+    redis_store_start(e, url_prefix(e), "?layout=simple");
+}
+
+/* Its hooks are in redis_store.c. */
+#define REDIS(name, caps, start)                                                       \
+    {                                                                                  \
+        name, caps, start, redis_store_stop, redis_store_residue, redis_store_weight   \
+    }
+#endif
+
 /* ---- The table ------------------------------------------------------------------- */
 
 const struct store stores[] = {
@@ -135,6 +163,11 @@ const struct store stores[] = {
       mem_weight },
     { "fault+file", CAPS_FILE | NEED_FAULT, file_start, file_stop, file_residue,
       file_weight },
+#ifdef HF_TEST_REDIS
+    REDIS("redis", CAPS_REDIS, redis_full_start),
+    REDIS("redis-simple", CAPS_SIMPLE, redis_simple_start),
+    REDIS("fault+redis", CAPS_REDIS | NEED_FAULT, redis_full_start),
+#endif
     { NULL, 0, NULL, NULL, NULL, NULL },
 };
 
@@ -152,6 +185,9 @@ void stores_register(const char *url)
         return;
     CHECK_RC(hf__fault_register(&hf__backend_memory, NULL), 0);
     CHECK_RC(hf__fault_register(&hf__backend_file, NULL), 0);
+#ifdef HF_TEST_REDIS
+    CHECK_RC(hf__fault_register(&hf__backend_redis, NULL), 0);
+#endif
 }
 
 const char *capability_name(uint64_t bit)
@@ -168,7 +204,8 @@ const char *capability_name(uint64_t bit)
         { HF_CAP_INSPECT, "inspect" }, { HF_CAP_EVICT, "evict" },
         { HF_CAP_REVOKE, "revoke" },   { HF_CAP_PROCESSES, "processes" },
         { HF_CAP_CRASH, "crash" },     { HF_CAP_DURABLE, "durable" },
-        { HF_CAP_HANDOFF, "handoff" }, { NEED_FAULT, "fault" },
+        { HF_CAP_HANDOFF, "handoff" }, { HF_CAP_DIAGNOSE, "diagnose" },
+        { NEED_FAULT, "fault" },       { NEED_ENDLESS, "endless" },
     };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (names[i].bit == bit)

@@ -172,6 +172,15 @@ void taker_gone(struct taker *taker)
     taker->pid = 0;
 }
 
+/* What it had begun may still be answered before it says that it has closed. */
+void taker_close(struct taker *taker)
+{
+    taker_say(taker, "close");
+    while (strcmp(taker_line(taker), "closed") != 0)
+        ;
+    taker_kill(taker);
+}
+
 void taker_kill(struct taker *taker)
 {
     CHECK_EQ(kill((pid_t)taker->pid, SIGKILL), 0);

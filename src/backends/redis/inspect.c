@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Who holds and who waits: one script call for one name, SCAN and then one call per name
+ * for a prefix.
+ *
+ * A survey is an inspection under way. By prefix it walks the whole keyspace in steps
+ * that do not hold the server up. Names are found by holdfast's own side keys, and among
+ * hashes (a lock of Redisson's is one); a counter that only Redisson knows cannot be told
+ * from any other string, so it is found by its exact name alone.
+ */
+#include "session.h"
+
+#include "../../base/error.h"
+#include "../../base/mem.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { DETAIL_PARTS = 5, ROW_PARTS = 10, PIPELINE = 64 };
+
+struct survey {
+    struct hf_link link;
+    struct hf_request *request;
+    hf_error why;
+    int rc;
+    bool hashes;        /* the second walk, over hashes */
+    size_t under_way;   /* calls not answered yet */
+    size_t next;        /* of `names`, to be asked for */
+    size_t count, room; /* names found, sorted and single before they are asked for */
+    char **names;
+};
+
+static const enum key_name inspect_keys[] = { KEY_NAME,    KEY_INFO,    KEY_QUEUE,
+                                              KEY_FAIR,    KEY_PERMITS, KEY_TIMEOUT,
+                                              KEY_TOKEN,   KEY_END };
+
+/* ---- Surveys --------------------------------------------------------------------------- */
+
+static void survey_free(struct survey *survey)
+{
+    for (size_t i = 0; i < survey->count; i++)
+        hf__free(survey->names[i]);
+    hf__free(survey->names);
+    hf__list_remove(&survey->link);
+    hf__free(survey);
+}
+
+void inspect_done(struct redis_session *me)
+{
+    for (struct hf_link *link; (link = hf__list_first(&me->surveys));)
+        survey_free(HF_CONTAINER(link, struct survey, link));
+}
+
+/* Its calls go on, and end with nobody to tell. */
+void inspect_forget(struct redis_session *me, const void *request)
+{
+    for (HF_EACH(link, &me->surveys)) {
+        struct survey *survey = HF_CONTAINER(link, struct survey, link);
+        if (survey->request == request)
+            survey->request = NULL;
+    }
+}
+
+static void survey_fail(struct survey *survey, int rc, const hf_error *why)
+{
+    if (survey->rc != 0)
+        return;
+    survey->rc = rc;
+    survey->why = *why;
+}
+
+static void survey_end(struct redis_session *me, struct survey *survey)
+{
+    struct hf_request *request = survey->request;
+    int rc = survey->rc;
+    hf_error why = survey->why;
+    survey_free(survey);
+    if (request)
+        me->host->ops->answered(me->host, request, rc, rc ? &why : NULL);
+}
+
+static bool survey_add(struct survey *survey, const char *name, size_t len)
+{
+    if (survey->count == survey->room) {
+        size_t room = survey->room ? 2 * survey->room : 64;
+        char **names = hf__realloc(survey->names, survey->room * sizeof(*names),
+                                   room * sizeof(*names));
+        if (!names)
+            return false;
+        survey->names = names;
+        survey->room = room;
+    }
+    survey->names[survey->count] = hf__copy_text(name, len);
+    return survey->names[survey->count] && ++survey->count;
+}
+
+static int compare_names(const void *left, const void *right)
+{
+    return strcmp(*(char *const *)left, *(char *const *)right);
+}
+
+static void survey_sort(struct survey *survey)
+{
+    size_t kept = 0;
+    if (survey->count > 1)
+        qsort(survey->names, survey->count, sizeof(*survey->names), compare_names);
+    for (size_t i = 0; i < survey->count; i++)
+        if (kept && strcmp(survey->names[kept - 1], survey->names[i]) == 0)
+            hf__free(survey->names[i]);
+        else
+            survey->names[kept++] = survey->names[i];
+    survey->count = kept;
+}
+
+/* ---- Rows ------------------------------------------------------------------------------ */
+
+struct row {
+    int64_t number[ROW_PARTS];
+    char letters[2]; /* role, kind */
+    char text[DETAIL_PARTS][HF_NAME_MAX];
+};
+
+static int kind_of(char letter)
+{
+    static const char letters[] = "m-frwpelc";
+    const char *found = letter ? strchr(letters, letter) : NULL;
+    return found ? (int)(found - letters) + HF_MUTEX : HF_MUTEX;
+}
+
+/* For the server a reentrant mutex is a mutex; its details know better. */
+static int row_kind(const struct row *row)
+{
+    int kind = kind_of(row->letters[1]);
+    return kind == HF_MUTEX && row->text[0][0] == '0' + HF_REENTRANT ? HF_REENTRANT
+                                                                     : kind;
+}
+
+static char letter_at(const struct resp *nodes, size_t row, size_t index)
+{
+    const struct resp *value = resp_at(nodes, row, index);
+    return value && value->type == RESP_TEXT && value->len ? *value->text : '\0';
+}
+
+/* kind 0x1f host 0x1f pid 0x1f program 0x1f note; a stranger is its owner alone, shown
+ * as the host. */
+static void split_details(const struct resp *details, struct row *row)
+{
+    const char *at = details->text, *end = at + details->len;
+    size_t first = details->len && memchr(at, '\x1f', details->len) ? 0 : 1;
+    for (size_t i = first; i < DETAIL_PARTS && details->type == RESP_TEXT; i++) {
+        const char *stop =
+            i + 1 < DETAIL_PARTS ? memchr(at, '\x1f', (size_t)(end - at)) : NULL;
+        size_t len = (size_t)((stop ? stop : end) - at);
+        len = len < HF_NAME_MAX ? len : HF_NAME_MAX - 1;
+        memcpy(row->text[i], at, len);
+        at = stop ? stop + 1 : end;
+    }
+}
+
+static bool read_row(const struct resp *nodes, size_t index, struct row *row)
+{
+    memset(row, 0, sizeof(*row));
+    if (nodes[index].type != RESP_ARRAY || nodes[index].len < ROW_PARTS)
+        return false;
+    row->letters[0] = letter_at(nodes, index, 0);
+    row->letters[1] = letter_at(nodes, index, 1);
+    for (size_t i = 3; i < ROW_PARTS - 1; i++)
+        resp_number(resp_at(nodes, index, i), &row->number[i]);
+    split_details(resp_at(nodes, index, ROW_PARTS - 1), row);
+    return true;
+}
+
+static void tell_row(struct redis_session *me, struct survey *survey, const char *name,
+                     const struct row *row)
+{
+    int kind = row_kind(row);
+    bool counted = kind == HF_PERMITS || kind == HF_EXPIRING;
+    hf_entry entry = {
+        .size = sizeof(entry),
+        .name = name,
+        .host = row->text[1],
+        .program = row->text[3],
+        .note = row->text[4],
+        .kind = kind,
+        .role = row->letters[0] == 'h'   ? HF_HOLDER
+                : row->letters[0] == 'w' ? HF_WAITER
+                                         : HF_OBJECT,
+        .token = (uint64_t)row->number[3],
+        .permits = (uint32_t)row->number[4],
+        .limit = counted ? (uint32_t)row->number[5] : 1,
+        .place = (uint32_t)row->number[6],
+        .pid = strtoll(row->text[2], NULL, 10),
+        .since_ms = row->number[7],
+        .left_ms = row->number[8],
+    };
+    me->host->ops->entry(me->host, survey->request, &entry);
+}
+
+/* ---- Asking for names ------------------------------------------------------------------ */
+
+static void survey_step(struct redis_session *me, struct survey *survey);
+
+static void inspect_reply(void *session, void *subject, uint64_t word,
+                          const struct resp *nodes, int64_t sent_ns, const hf_error *gone)
+{
+    (void)sent_ns;
+    struct redis_session *me = session;
+    struct survey *survey = subject;
+    hf_error why;
+    struct row row;
+    int rc = reply_error(nodes, gone, &why);
+    survey->under_way--;
+    /* Found by prefix it may be any hash; and what is no lock has nothing to tell. */
+    if (rc != 0 && !(rc == HF_EMISMATCH && survey->names))
+        survey_fail(survey, rc, &why);
+    if (rc == 0 && nodes[0].type == RESP_ARRAY && survey->request) {
+        const char *name = survey->names ? survey->names[word] : survey->request->name;
+        for (uint32_t i = 1; i < nodes[0].next; i = nodes[i].next)
+            if (read_row(nodes, i, &row))
+                tell_row(me, survey, name, &row);
+    }
+    survey_step(me, survey);
+}
+
+static void ask_name(struct redis_session *me, struct survey *survey, const char *name,
+                     size_t index)
+{
+    struct keys keys;
+    keys_fill(&keys, inspect_keys, name, strlen(name));
+    survey->under_way++;
+    link_eval(me->link, &script_inspect, keys.key, keys.count, NULL, 0, inspect_reply,
+              survey, index);
+}
+
+/* Keeps some calls under way until all names were asked for. Calls may be answered
+ * inside link_eval() when the link is down: then the survey has failed, and the caller
+ * at the bottom of the stack ends it. */
+static void survey_step(struct redis_session *me, struct survey *survey)
+{
+    survey->under_way++; /* keeps it alive meanwhile */
+    while (survey->rc == 0 && survey->request && survey->next < survey->count &&
+           survey->under_way <= PIPELINE) {
+        size_t index = survey->next++;
+        ask_name(me, survey, survey->names[index], index);
+    }
+    if (--survey->under_way == 0)
+        survey_end(me, survey);
+}
+
+/* ---- Walking the keys ------------------------------------------------------------------ */
+
+static void scan(struct redis_session *me, struct survey *survey,
+                 const struct resp_arg *cursor);
+
+/* The name a key found by SCAN stands for; false if it is none that we look for. */
+static bool name_of_key(const struct survey *survey, const struct resp *key,
+                        struct resp_arg *ret_name)
+{
+    static const char info[] = "holdfast_info:";
+    const char *text = key->text, *prefix = survey->request->name;
+    size_t len = key->len, skip = sizeof(info) - 1, plen = strlen(prefix);
+    if (!survey->hashes) {
+        if (len <= skip || memcmp(text, info, skip) != 0)
+            return false;
+        text += skip;
+        len -= skip;
+        if (len > 2 && text[0] == '{' && text[len - 1] == '}' &&
+            !memchr(text + 1, '{', len - 1)) {
+            text++;
+            len -= 2;
+        }
+    } else if (resp_begins(key, "holdfast_") || resp_begins(key, "redisson_")) {
+        return false;
+    }
+    *ret_name = (struct resp_arg){ text, len };
+    return len <= HF_NAME_MAX && len >= plen && memcmp(text, prefix, plen) == 0;
+}
+
+static void keep_names(struct survey *survey, const struct resp *nodes, size_t list)
+{
+    struct resp_arg name;
+    hf_error why;
+    for (uint32_t i = (uint32_t)list + 1; i < nodes[list].next; i = nodes[i].next)
+        if (nodes[i].type == RESP_TEXT && name_of_key(survey, &nodes[i], &name) &&
+            !survey_add(survey, name.text, name.len))
+            survey_fail(survey, hf__fail_code(&why, HF_ENOMEM), &why);
+}
+
+static void scan_reply(void *session, void *subject, uint64_t word,
+                       const struct resp *nodes, int64_t sent_ns, const hf_error *gone)
+{
+    (void)word;
+    (void)sent_ns;
+    struct redis_session *me = session;
+    struct survey *survey = subject;
+    hf_error why;
+    static const struct resp_arg start = { "0", 1 };
+    int rc = reply_error(nodes, gone, &why);
+    survey->under_way--;
+    const struct resp *cursor = rc == 0 ? resp_at(nodes, 0, 0) : NULL;
+    const struct resp *found = rc == 0 ? resp_at(nodes, 0, 1) : NULL;
+    if (rc == 0 && (!cursor || !found || found->type != RESP_ARRAY))
+        rc = hf__fail(&why, HF_ECORRUPT, "the server's answer to SCAN makes no sense");
+    if (rc != 0 && !survey->hashes)
+        survey_fail(survey, rc, &why);
+    if (rc == 0 && survey->request)
+        keep_names(survey, nodes, (size_t)(found - nodes));
+    if (rc == 0 && survey->request && survey->rc == 0 && !resp_is(cursor, "0")) {
+        struct resp_arg next = { cursor->text, cursor->len };
+        scan(me, survey, &next);
+    } else if (!survey->hashes && survey->request && survey->rc == 0) {
+        survey->hashes = true; /* a server without SCAN ... TYPE has had its say */
+        scan(me, survey, &start);
+    } else {
+        survey_sort(survey);
+        survey_step(me, survey);
+    }
+}
+
+/* The prefix as a pattern: what is special in one is quoted. */
+static size_t write_pattern(char *out, const char *before, const char *prefix)
+{
+    char *at = out;
+    for (; *before; before++)
+        *at++ = *before;
+    for (; *prefix; prefix++) {
+        if (strchr("*?[]^\\", *prefix))
+            *at++ = '\\';
+        *at++ = *prefix;
+    }
+    *at++ = '*';
+    return (size_t)(at - out);
+}
+
+static void scan(struct redis_session *me, struct survey *survey,
+                 const struct resp_arg *cursor)
+{
+    char pattern[2 * HF_NAME_MAX + 32];
+    size_t len = write_pattern(pattern, survey->hashes ? "" : "holdfast_info:*",
+                               survey->request->name);
+    const struct resp_arg args[] = {
+        { "SCAN", 4 },  *cursor,       { "MATCH", 5 }, { pattern, len },
+        { "COUNT", 5 }, { "1000", 4 }, { "TYPE", 4 },  { "hash", 4 },
+    };
+    survey->under_way++;
+    link_call(me->link, args, survey->hashes ? 8 : 6, scan_reply, survey, 0);
+}
+
+void redis_inspect(struct redis_session *me, struct hf_request *request)
+{
+    static const struct resp_arg start = { "0", 1 };
+    struct survey *survey = hf__alloc(sizeof(*survey));
+    if (!survey) {
+        me->host->ops->answered(me->host, request, HF_ENOMEM, NULL);
+        return;
+    }
+    survey->request = request;
+    hf__list_push_back(&me->surveys, &survey->link);
+    if (request->prefix)
+        scan(me, survey, &start);
+    else
+        ask_name(me, survey, request->name, 0);
+}

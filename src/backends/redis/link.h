@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The way to the server: one connection that speaks RESP3, or two where the server
+ * knows only RESP2 (the second for subscriptions). Handshake, pipelining, scripts by
+ * SHA with NOSCRIPT recovery, subscriptions, reconnection with jittered back-off,
+ * deadlines. Knows no locks.
+ *
+ * A call is answered exactly once: with the reply, or with NULL and an error that says
+ * whether the server may have done it (HF_EUNCERTAIN) or cannot have (HF_EUNREACHABLE:
+ * it was never sent). Nothing is sent again behind the caller's back, but for scripts
+ * the server did not know.
+ */
+#ifndef HF_REDIS_LINK_H
+#define HF_REDIS_LINK_H
+
+#include "../../kit/stream.h"
+#include "resp.h"
+
+struct link;
+struct script; /* scripts.h: text and SHA1 in hex */
+
+/* `nodes` is the reply (nodes[0]), valid during the call; NULL: none will come, `why`
+ * says why. An error reply is a reply. `sent_ns` is a moment before it was sent. */
+typedef void link_reply(void *session, void *subject, uint64_t word,
+                        const struct resp *nodes, int64_t sent_ns, const hf_error *why);
+
+struct link_settings {
+    struct hf_stream_settings stream;
+    const char *user, *password; /* "" if none; copied, wiped at the end */
+    const char *client_name;     /* CLIENT SETNAME; "" for none */
+    uint32_t database;
+    int64_t request_ns; /* no reply for so long: the connection is given up */
+    int protocol;       /* 0: RESP3 if the server can; 2 or 3: that one */
+    const char *inbox;  /* a channel to be subscribed always */
+};
+
+struct link_user {
+    /* Connected and subscribed (again): whoever waits should look again. */
+    void (*up)(void *session);
+    /* Gone; calls under way have been answered. The link tries again by itself. */
+    void (*down)(void *session, const hf_error *why);
+    /* A message on a channel. */
+    void (*message)(void *session, const char *channel, size_t channel_len,
+                    const char *payload, size_t payload_len);
+    /* A channel of link_subscribe() is subscribed now (told on every connection). */
+    void (*subscribed)(void *session, const char *channel, size_t channel_len);
+};
+
+/* Connects and shakes hands, blocking until that is done or failed: HF_EUNREACHABLE,
+ * HF_EREFUSED (password, ACL), HF_EUNSUPPORTED (too old), HF_EURL. */
+int link_open(struct hf_host *host, const struct link_settings *settings,
+              const struct link_user *user, void *session, struct link **ret_link,
+              hf_error *why);
+void link_close(struct link *link, bool forked); /* no answer comes any more */
+
+bool link_is_up(const struct link *link);
+const char *link_version(const struct link *link); /* "7.0.15" */
+
+/* Sends a command, or a script with its keys and arguments, in one flight with others.
+ * `subject` and `word` are the caller's, handed to `reply`. While the link is down the
+ * answer (NULL, HF_EUNREACHABLE) comes at once, inside the call. */
+void link_call(struct link *link, const struct resp_arg *args, size_t count,
+               link_reply *reply, void *subject, uint64_t word);
+void link_eval(struct link *link, const struct script *script,
+               const struct resp_arg *keys, size_t key_count,
+               const struct resp_arg *args, size_t arg_count, link_reply *reply,
+               void *subject, uint64_t word);
+
+/* No answer to calls with this subject may come any more. */
+void link_forget(struct link *link, const void *subject);
+
+/* Counted: as many unsubscribes as subscribes end the subscription. The first one sends
+ * SUBSCRIBE; `subscribed` comes when the server has confirmed, inside the call if it
+ * had before. 0 or HF_ENOMEM. */
+int link_subscribe(struct link *link, const char *channel, size_t len);
+void link_unsubscribe(struct link *link, const char *channel, size_t len);
+
+#endif

@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the server pushes: messages to our inbox, and those on the channels of Redisson.
+ *
+ * Whoever lets go of a lock grants it to the next holdfast waiter in the same script and
+ * says so in its inbox: that is how nearly every wait ends. Behind a holder that is not
+ * ours the first waiter also listens on the channel Redisson uses for the name, and
+ * attempts again when the subscription is confirmed (something may have happened before)
+ * and at every message. A latch is always listened to.
+ */
+#include "session.h"
+
+#include "../../base/clock.h"
+#include "../../base/mem.h"
+#include "../../base/text.h"
+
+#include <string.h>
+
+struct listener {
+    struct hf_link link;
+    struct hf_ticket *ticket;
+    bool confirmed;
+    uint32_t len;
+    char channel[]; /* of `len` bytes */
+};
+
+/* ---- Channels of Redisson -------------------------------------------------------------- */
+
+static struct hf_link *bucket_of(struct redis_session *me, const char *channel,
+                                 size_t len)
+{
+    return &me->listeners[hf__text_hash(channel, len) % LISTENER_BUCKETS];
+}
+
+void listen_start(struct redis_session *me)
+{
+    for (size_t i = 0; i < LISTENER_BUCKETS; i++)
+        hf__list_init(&me->listeners[i]);
+}
+
+static struct listener *listener_of(const struct hf_ticket *ticket)
+{
+    return (struct listener *)(uintptr_t)ticket->store[1];
+}
+
+static size_t channel_write(char *out, const struct hf_ticket *ticket)
+{
+    static const enum key_name names[] = {
+        [HF_MUTEX] = KEY_CHANNEL, [HF_REENTRANT] = KEY_CHANNEL, [HF_FAIR] = KEY_CHANNEL,
+        [HF_READ] = KEY_RW,       [HF_WRITE] = KEY_RW,          [HF_PERMITS] = KEY_SC,
+        [HF_EXPIRING] = KEY_SC,   [HF_LATCH] = KEY_GATE,
+    };
+    size_t len = key_write(out, names[ticket->kind], ticket->name, ticket->name_len);
+    if (ticket->kind != HF_FAIR)
+        return len;
+    out[len++] = ':'; /* the fair lock calls each waiter by its name */
+    return len + owner_write(out + len, LAYOUT_REDISSON, &ticket->id);
+}
+
+int listen_to(struct redis_session *me, struct hf_ticket *ticket)
+{
+    char channel[KEY_SIZE + OWNER_SIZE + 1];
+    if (listener_of(ticket))
+        return 0;
+    size_t len = channel_write(channel, ticket);
+    struct listener *listener = hf__alloc(sizeof(*listener) + len);
+    if (!listener)
+        return HF_ENOMEM;
+    memcpy(listener->channel, channel, len);
+    listener->len = (uint32_t)len;
+    listener->ticket = ticket;
+    hf__list_push_back(bucket_of(me, channel, len), &listener->link);
+    ticket->store[1] = (uintptr_t)listener;
+    int rc = link_subscribe(me->link, channel, len);
+    if (rc != 0) {
+        hf__list_remove(&listener->link);
+        hf__free(listener);
+        ticket->store[1] = 0;
+    }
+    return rc;
+}
+
+void listen_end(struct redis_session *me, struct hf_ticket *ticket)
+{
+    struct listener *listener = listener_of(ticket);
+    if (!listener)
+        return;
+    ticket->store[1] = 0;
+    hf__list_remove(&listener->link);
+    link_unsubscribe(me->link, listener->channel, listener->len);
+    hf__free(listener);
+}
+
+void listen_done(struct redis_session *me)
+{
+    for (size_t i = 0; i < LISTENER_BUCKETS; i++)
+        for (struct hf_link *link; (link = hf__list_first(&me->listeners[i]));) {
+            hf__list_remove(link);
+            hf__free(HF_CONTAINER(link, struct listener, link));
+        }
+}
+
+static bool hears(const struct listener *listener, const char *channel, size_t len)
+{
+    return listener->len == len && memcmp(listener->channel, channel, len) == 0;
+}
+
+static void latch_opened(struct redis_session *me, struct hf_ticket *ticket)
+{
+    struct hf_grant grant = { .token = 1, .span = 1 };
+    slot_give(me, ticket);
+    me->host->ops->granted(me->host, ticket, &grant);
+}
+
+/* `payload` NULL: the subscription was confirmed. */
+static void channel_speaks(struct redis_session *me, const char *channel,
+                           size_t channel_len, const char *payload, size_t len)
+{
+    struct hf_link *bucket = bucket_of(me, channel, channel_len);
+    for (HF_EACH_SAFE(link, bucket)) {
+        struct listener *listener = HF_CONTAINER(link, struct listener, link);
+        struct hf_ticket *ticket = listener->ticket;
+        if (!hears(listener, channel, channel_len) || (!payload && listener->confirmed))
+            continue;
+        if (!payload)
+            listener->confirmed = true;
+        if (payload && ticket->kind == HF_LATCH && len == 1 && *payload == '0')
+            latch_opened(me, ticket);
+        else
+            me->host->ops->notice(me->host, ticket);
+    }
+}
+
+void redis_subscribed(void *session, const char *channel, size_t channel_len)
+{
+    channel_speaks(session, channel, channel_len, NULL, 0);
+}
+
+/* ---- The inbox ------------------------------------------------------------------------- */
+
+/* The next word of a message; an empty one at its end. */
+static struct resp_arg next_word(const char **at, const char *end)
+{
+    const char *from = *at;
+    const char *space = memchr(from, ' ', (size_t)(end - from));
+    if (!space)
+        space = end;
+    *at = space < end ? space + 1 : end;
+    return (struct resp_arg){ from, (size_t)(space - from) };
+}
+
+static bool next_number(const char **at, const char *end, uint64_t *ret_number)
+{
+    char digits[24];
+    struct resp_arg word = next_word(at, end);
+    if (word.len == 0 || word.len >= sizeof(digits))
+        return false;
+    memcpy(digits, word.text, word.len);
+    digits[word.len] = '\0';
+    return hf__text_number(digits, INT64_MAX, ret_number);
+}
+
+/*
+ * The lease began when the one before us let go. We did not see that moment, but we know
+ * how far the server's clock had run since it put us into the queue, and when we had
+ * asked it to. A message that was long on its way (we were stopped, say) is not believed:
+ * a fresh attempt finds the grant, and gives it a fresh lease.
+ */
+static void inbox_granted(struct redis_session *me, struct hf_ticket *ticket,
+                          const char *at, const char *end)
+{
+    uint64_t token, span, ttl, server_ms;
+    if (!next_number(&at, end, &token) || !next_number(&at, end, &span) ||
+        !next_number(&at, end, &ttl) || !next_number(&at, end, &server_ms) ||
+        !token || !span || span > UINT32_MAX || !ttl ||
+        ttl > INT64_MAX / HF_NS_PER_MS) {
+        me->host->ops->notice(me->host, ticket);
+        return;
+    }
+    int64_t now = me->host->ops->now(me->host);
+    int64_t asked = (int64_t)ticket->store[2];
+    int64_t waited = (int64_t)(server_ms - ticket->store[3] - 1) * HF_NS_PER_MS;
+    struct hf_grant grant = {
+        .token = token,
+        .span = (uint32_t)span,
+        .ttl_ns = (int64_t)ttl * HF_NS_PER_MS,
+        .since_ns = asked + (waited > 0 ? waited : 0),
+    };
+    if (grant.since_ns > now)
+        grant.since_ns = now;
+    bool late = !asked || now - grant.since_ns > grant.ttl_ns / 4;
+    listen_end(me, ticket);
+    if (late)
+        me->host->ops->notice(me->host, ticket);
+    else
+        me->host->ops->granted(me->host, ticket, &grant);
+}
+
+static void inbox_message(struct redis_session *me, const char *at, const char *end)
+{
+    struct resp_arg what = next_word(&at, end);
+    uint64_t slot;
+    if (what.len != 1 || !next_number(&at, end, &slot))
+        return;
+    struct resp_arg owner = next_word(&at, end);
+    struct hf_ticket *ticket = slot_ticket(me, slot, owner.text, owner.len);
+    if (!ticket)
+        return;
+    switch (*what.text) {
+    case 'g':
+        inbox_granted(me, ticket, at, end);
+        break;
+    case 'n':
+        me->host->ops->notice(me->host, ticket);
+        break;
+    case 'o':
+        latch_opened(me, ticket);
+        break;
+    case 'l':
+        me->host->ops->event(me->host, ticket, HF_EVENT_LOST);
+        break;
+    case 'r':
+        me->host->ops->event(me->host, ticket, HF_EVENT_REVOKED);
+        break;
+    default:
+        break;
+    }
+}
+
+void redis_message(void *session, const char *channel, size_t channel_len,
+                   const char *payload, size_t len)
+{
+    struct redis_session *me = session;
+    if (channel_len == INBOX_SIZE && memcmp(channel, me->inbox, INBOX_SIZE) == 0)
+        inbox_message(me, payload, payload + len);
+    else
+        channel_speaks(me, channel, channel_len, payload, len);
+}

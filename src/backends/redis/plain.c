@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * layout=simple for servers that forbid scripts (script=off).
+ *
+ * Taking is MULTI, INCRBY token, SET NX PX, PTTL, GET, EXEC. Whatever may only happen to
+ * our own lock is WATCH and GET, and if the value is ours MULTI, DEL or PEXPIRE, EXEC:
+ * nothing happens if the key changed in between. An EXEC ends every WATCH of the
+ * connection, so that all of this goes through one queue of jobs, one at a time.
+ *
+ * Nobody is told when a lock is free: waiters look again, at intervals of which no two
+ * are the same. Under the client's lock.
+ */
+#include "plain.h"
+
+#include "../../base/clock.h"
+#include "../../base/error.h"
+#include "../../base/mem.h"
+
+#include <string.h>
+
+enum job_kind { JOB_TAKE, JOB_LEAVE, JOB_RENEW, JOB_CHECK };
+
+struct job {
+    struct hf_link link;
+    enum job_kind kind;
+    struct hf_ticket *ticket; /* NULL: forgotten */
+    int64_t sent_ns;
+    size_t name_len, value_len;
+    char value[OWNER_SIZE];
+    char name[]; /* its own copy: the ticket may be forgotten */
+};
+
+static void jobs_run(struct redis_session *me);
+
+/* ---- Answers --------------------------------------------------------------------------- */
+
+static void tell_failed(struct redis_session *me, struct job *job, const hf_error *why)
+{
+    switch (job->kind) {
+    case JOB_TAKE:
+        me->host->ops->failed(me->host, job->ticket, why);
+        break;
+    case JOB_LEAVE:
+        me->host->ops->withdrawn(me->host, job->ticket, HF_WITHDRAWAL_UNKNOWN);
+        break;
+    default:
+        me->host->ops->renewed(me->host, job->ticket, HF_RENEWAL_UNKNOWN);
+    }
+}
+
+static void tell_owned(struct redis_session *me, struct job *job, bool ours)
+{
+    switch (job->kind) {
+    case JOB_LEAVE:
+        me->host->ops->withdrawn(me->host, job->ticket, ours ? HF_WITHDRAWN : HF_GONE);
+        break;
+    case JOB_CHECK:
+        me->host->ops->renewed(me->host, job->ticket,
+                               ours ? HF_STILL_HELD : HF_RENEWAL_LOST);
+        break;
+    default:
+        me->host->ops->renewed(me->host, job->ticket,
+                               ours ? HF_RENEWED : HF_RENEWAL_LOST);
+    }
+}
+
+static void job_free(struct job *job)
+{
+    hf__list_remove(&job->link);
+    hf__free(job);
+}
+
+/* Ends the running job; `why` NULL: its owner has been told. */
+static void job_end(struct redis_session *me, struct job *job, const hf_error *why)
+{
+    struct job copy = *job;
+    job_free(job);
+    me->job_running = false;
+    if (why && copy.ticket)
+        tell_failed(me, &copy, why);
+    jobs_run(me);
+}
+
+static void ignore_reply(void *session, void *subject, uint64_t word,
+                         const struct resp *nodes, int64_t sent_ns, const hf_error *why)
+{
+    (void)session;
+    (void)subject;
+    (void)word;
+    (void)nodes;
+    (void)sent_ns;
+    (void)why;
+}
+
+static void send(struct redis_session *me, struct job *job, struct resp_arg *args,
+                 size_t count, link_reply *reply)
+{
+    link_call(me->link, args, count, reply, job, 0);
+}
+
+static void send_word(struct redis_session *me, const char *word, link_reply *reply,
+                      struct job *job)
+{
+    struct resp_arg arg = { word, strlen(word) };
+    send(me, job, &arg, 1, reply);
+}
+
+/* ---- Taking ---------------------------------------------------------------------------- */
+
+static void take_done(void *session, void *subject, uint64_t word,
+                      const struct resp *nodes, int64_t sent_ns, const hf_error *gone)
+{
+    (void)word;
+    (void)sent_ns;
+    struct redis_session *me = session;
+    struct job *job = subject;
+    struct hf_ticket *ticket = job->ticket;
+    hf_error why;
+    int64_t token = 0, left = -1;
+    int rc = reply_error(nodes, gone, &why);
+    const struct resp *set = rc == 0 ? resp_at(nodes, 0, 1) : NULL;
+    const struct resp *value = rc == 0 ? resp_at(nodes, 0, 3) : NULL;
+    if (rc == 0 && (!value || !resp_number(resp_at(nodes, 0, 0), &token) ||
+                    !resp_number(resp_at(nodes, 0, 2), &left)))
+        rc = hf__fail(&why, HF_ECORRUPT, "the server's answer makes no sense");
+    if (rc == 0 && value->type == RESP_ERROR)
+        rc = hf__fail_code(&why, HF_EMISMATCH);
+    if (rc != 0 || !ticket) {
+        job_end(me, job, rc != 0 ? &why : NULL);
+        return;
+    }
+    bool ours = value->len == job->value_len &&
+                memcmp(value->text, job->value, job->value_len) == 0;
+    struct hf_grant grant = {
+        .token = (uint64_t)token - ticket->reserve + 1,
+        .span = ticket->reserve,
+        .ttl_ns = left * HF_NS_PER_MS, /* what is left of it, if this is a repeat */
+        .since_ns = job->sent_ns,
+    };
+    if (set->type != RESP_NIL && set->type != RESP_ERROR)
+        grant.ttl_ns = ticket->ttl_ns;
+    bool try = ticket->flags & HF_TICKET_TRY;
+    job_end(me, job, NULL);
+    if (ours)
+        me->host->ops->granted(me->host, ticket, &grant);
+    else if (try)
+        me->host->ops->busy(me->host, ticket);
+    else
+        me->host->ops->queued(me->host, ticket, poll_ms(me, left) * HF_NS_PER_MS);
+}
+
+static void job_take(struct redis_session *me, struct job *job)
+{
+    char token[KEY_SIZE];
+    struct args numbers;
+    const struct hf_ticket *ticket = job->ticket;
+    struct resp_arg name = { job->name, job->name_len };
+    struct resp_arg key = { token,
+                            key_write(token, KEY_TOKEN, job->name, job->name_len) };
+    args_init(&numbers);
+    args_number(&numbers, ticket->reserve);
+    args_number(&numbers, ticket->ttl_ns / HF_NS_PER_MS);
+    struct resp_arg count[] = { { "INCRBY", 6 }, key, numbers.arg[0] };
+    struct resp_arg set[] = { { "SET", 3 }, name,        { job->value, job->value_len },
+                              { "NX", 2 },  { "PX", 2 }, numbers.arg[1] };
+    struct resp_arg left[] = { { "PTTL", 4 }, name };
+    struct resp_arg get[] = { { "GET", 3 }, name };
+    send_word(me, "MULTI", ignore_reply, NULL);
+    send(me, NULL, count, 3, ignore_reply);
+    send(me, NULL, set, 6, ignore_reply);
+    send(me, NULL, left, 2, ignore_reply);
+    send(me, NULL, get, 2, ignore_reply);
+    send_word(me, "EXEC", take_done, job);
+}
+
+/* ---- Leaving and renewing: only what is ours --------------------------------------------- */
+
+static void change_done(void *session, void *subject, uint64_t word,
+                        const struct resp *nodes, int64_t sent_ns, const hf_error *gone)
+{
+    (void)word;
+    (void)sent_ns;
+    struct redis_session *me = session;
+    struct job *job = subject;
+    hf_error why;
+    int64_t changed = 0;
+    int rc = reply_error(nodes, gone, &why);
+    if (rc != 0) {
+        job_end(me, job, &why);
+        return;
+    }
+    const struct resp *first = resp_at(nodes, 0, 0);
+    bool ours = first && resp_number(first, &changed) && changed == 1;
+    struct job copy = *job;
+    job_end(me, job, NULL);
+    if (copy.ticket)
+        tell_owned(me, &copy, ours);
+}
+
+static void change(struct redis_session *me, struct job *job)
+{
+    struct args numbers;
+    struct resp_arg name = { job->name, job->name_len };
+    args_init(&numbers);
+    args_number(&numbers, job->ticket ? job->ticket->ttl_ns / HF_NS_PER_MS : 1);
+    struct resp_arg drop[] = { { "DEL", 3 }, name };
+    struct resp_arg renew[] = { { "PEXPIRE", 7 }, name, numbers.arg[0] };
+    send_word(me, "MULTI", ignore_reply, NULL);
+    if (job->kind == JOB_LEAVE)
+        send(me, NULL, drop, 2, ignore_reply);
+    else
+        send(me, NULL, renew, 3, ignore_reply);
+    send_word(me, "EXEC", change_done, job);
+}
+
+static void value_seen(void *session, void *subject, uint64_t word,
+                       const struct resp *nodes, int64_t sent_ns, const hf_error *gone)
+{
+    (void)word;
+    (void)sent_ns;
+    struct redis_session *me = session;
+    struct job *job = subject;
+    hf_error why;
+    int rc = reply_error(nodes, gone, &why);
+    bool ours = rc == 0 && nodes[0].type == RESP_TEXT &&
+                nodes[0].len == job->value_len &&
+                memcmp(nodes[0].text, job->value, job->value_len) == 0;
+    if (rc != 0 && rc != HF_EMISMATCH) {
+        job_end(me, job, &why);
+        return;
+    }
+    if (ours && job->kind != JOB_CHECK) {
+        change(me, job);
+        return;
+    }
+    struct job copy = *job;
+    send_word(me, "UNWATCH", ignore_reply, NULL);
+    job_end(me, job, NULL);
+    if (copy.ticket)
+        tell_owned(me, &copy, ours);
+}
+
+static void job_own(struct redis_session *me, struct job *job)
+{
+    struct resp_arg name = { job->name, job->name_len };
+    struct resp_arg watch[] = { { "WATCH", 5 }, name };
+    struct resp_arg get[] = { { "GET", 3 }, name };
+    send(me, NULL, watch, 2, ignore_reply);
+    send(me, job, get, 2, value_seen);
+}
+
+/* ---- The queue ------------------------------------------------------------------------- */
+
+/* Not recursive: a job that ends inside its own start is followed by this loop. */
+static void jobs_run(struct redis_session *me)
+{
+    struct hf_link *link;
+    if (me->jobs_busy)
+        return;
+    me->jobs_busy = true;
+    while (!me->job_running && (link = hf__list_first(&me->jobs))) {
+        struct job *job = HF_CONTAINER(link, struct job, link);
+        me->job_running = true;
+        if (!job->ticket) {
+            job_free(job);
+            me->job_running = false;
+        } else if (job->kind == JOB_TAKE) {
+            job->sent_ns = me->host->ops->now(me->host);
+            job_take(me, job);
+        } else {
+            job_own(me, job);
+        }
+    }
+    me->jobs_busy = false;
+}
+
+static void job_add(struct redis_session *me, enum job_kind kind,
+                    struct hf_ticket *ticket)
+{
+    struct job *job = hf__alloc(sizeof(*job) + ticket->name_len);
+    hf_error why;
+    if (!job) {
+        struct job none = { .kind = kind, .ticket = ticket };
+        hf__fail_code(&why, HF_ENOMEM);
+        tell_failed(me, &none, &why);
+        return;
+    }
+    job->kind = kind;
+    job->ticket = ticket;
+    job->value_len = owner_write(job->value, LAYOUT_SIMPLE, &ticket->id);
+    job->name_len = ticket->name_len;
+    memcpy(job->name, ticket->name, ticket->name_len);
+    hf__list_push_back(&me->jobs, &job->link);
+    jobs_run(me);
+}
+
+void plain_attempt(struct redis_session *me, struct hf_ticket *ticket)
+{
+    job_add(me, JOB_TAKE, ticket);
+}
+
+void plain_withdraw(struct redis_session *me, struct hf_ticket *ticket)
+{
+    job_add(me, JOB_LEAVE, ticket);
+}
+
+void plain_renew(struct redis_session *me, struct hf_ticket *ticket,
+                 enum hf_renew_mode mode)
+{
+    job_add(me, mode == HF_RENEW ? JOB_RENEW : JOB_CHECK, ticket);
+}
+
+void plain_forget(struct redis_session *me, const void *ticket)
+{
+    for (HF_EACH(link, &me->jobs)) {
+        struct job *job = HF_CONTAINER(link, struct job, link);
+        if (job->ticket == ticket)
+            job->ticket = NULL;
+    }
+}
+
+void plain_done(struct redis_session *me)
+{
+    for (struct hf_link *link; (link = hf__list_first(&me->jobs));)
+        job_free(HF_CONTAINER(link, struct job, link));
+}

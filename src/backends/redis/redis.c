@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * redis: locks on a Redis or Valkey server, in the form that Redisson gives them.
+ *
+ * This file holds the table, the URL and the session's beginning and end. The rest:
+ * tickets.c (places in queues), listen.c (what the server pushes), renew.c, requests.c
+ * (latches, cells, repair), inspect.c, diagnose.c, keys.c (names), link.c and its kin
+ * (the connection), resp.c (the protocol), scripts/ (what happens on the server), plain.c
+ * (servers without scripts).
+ * docs/backends/redis.md tells what a user has to know.
+ */
+#include "plain.h"
+#include "session.h"
+
+#include "../../base/clock.h"
+#include "../../base/error.h"
+#include "../../base/mem.h"
+#include "../../base/text.h"
+#include "../../base/url.h"
+#include "../../kit/secret.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define DEFAULT_PORT 6379
+#define DEFAULT_LEASE_MS 30000
+
+#define CAPS_COMMON                                                                    \
+    (HF_CAP_MUTEX | HF_CAP_LEASE | HF_CAP_DETACH | HF_CAP_INSPECT | HF_CAP_EVICT |     \
+     HF_CAP_REVOKE | HF_CAP_PROCESSES | HF_CAP_DURABLE | HF_CAP_HANDOFF |              \
+     HF_CAP_DIAGNOSE)
+#define CAPS_PLAIN                                                                     \
+    (HF_CAP_MUTEX | HF_CAP_LEASE | HF_CAP_PROCESSES | HF_CAP_HANDOFF | HF_CAP_DIAGNOSE)
+#define CAPS_REDISSON                                                                  \
+    (CAPS_COMMON | HF_CAP_FAIR | HF_CAP_RW | HF_CAP_DOWNGRADE | HF_CAP_PERMITS |       \
+     HF_CAP_EXPIRING | HF_CAP_LATCH | HF_CAP_CELL)
+
+/* ---- The URL --------------------------------------------------------------------------- */
+
+static const char *option_or(const struct hf_url *url, const char *key,
+                             const char *fallback)
+{
+    const char *value = hf__url_option(url, key);
+    return value ? value : fallback;
+}
+
+static int one_of(const struct hf_url *url, const char *key, const char *first,
+                  const char *second, bool *ret_second, hf_error *why)
+{
+    const char *value = option_or(url, key, first);
+    *ret_second = strcmp(value, second) == 0;
+    if (!*ret_second && strcmp(value, first) != 0)
+        return hf__fail(why, HF_EURL, "the option '%s' must be '%s' or '%s'", key, first,
+                        second);
+    return 0;
+}
+
+static int read_address(const struct hf_url *url, struct link_settings *settings,
+                        hf_error *why)
+{
+    struct hf_stream_settings *stream = &settings->stream;
+    uint64_t database = 0;
+    const char *path = url->path;
+    stream->tls = strcmp(url->scheme, "rediss") == 0;
+    if (strcmp(url->scheme, "redis+unix") == 0) {
+        if (url->host[0] || url->port || path[0] != '/' || !path[1])
+            return hf__fail(why, HF_EURL, "redis+unix: takes the path of a socket, as "
+                                          "in redis+unix:///run/redis.sock");
+        stream->unix_path = path;
+        path = option_or(url, "db", "0");
+    } else {
+        stream->unix_path = "";
+        if (!url->host[0])
+            return hf__fail(why, HF_EURL, "the URL names no host");
+        if (hf__url_option(url, "db"))
+            return hf__fail(why, HF_EURL, "the database goes into the path, as in "
+                                          "redis://host/2");
+        path += path[0] == '/';
+    }
+    if (path[0] && !hf__text_number(path, 1000000, &database))
+        return hf__fail(why, HF_EURL, "the database is not a number");
+    stream->host = url->host;
+    stream->port = url->port ? url->port : DEFAULT_PORT;
+    settings->database = (uint32_t)database;
+    return 0;
+}
+
+static int read_tls(const struct hf_url *url, struct hf_stream_settings *stream,
+                    hf_error *why)
+{
+    static const char *const keys[] = { "tls_ca", "tls_cert", "tls_key", "tls_name",
+                                        "tls_verify" };
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]) && !stream->tls; i++)
+        if (hf__url_option(url, keys[i]))
+            return hf__fail(why, HF_EURL, "the option '%s' needs rediss:", keys[i]);
+    stream->tls_ca = option_or(url, "tls_ca", "");
+    stream->tls_cert = option_or(url, "tls_cert", "");
+    stream->tls_key = option_or(url, "tls_key", "");
+    stream->tls_name = option_or(url, "tls_name", "");
+    return one_of(url, "tls_verify", "on", "off", &stream->tls_insecure, why);
+}
+
+static int read_settings(struct redis_session *me, const struct hf_url *url,
+                         struct link_settings *settings, hf_error *why)
+{
+    int64_t connect_ms, timeout_ms, protocol;
+    bool simple, off;
+    int rc = read_address(url, settings, why);
+    if (rc == 0)
+        rc = read_tls(url, &settings->stream, why);
+    if (rc == 0)
+        rc = one_of(url, "layout", "redisson", "simple", &simple, why);
+    if (rc == 0)
+        rc = one_of(url, "script", "on", "off", &off, why);
+    if (rc == 0)
+        rc = hf__url_number(url, "connect_timeout", 1, 600000, 5000, &connect_ms, why);
+    if (rc == 0)
+        rc = hf__url_number(url, "timeout", 1, 600000, 5000, &timeout_ms, why);
+    if (rc == 0)
+        rc = hf__url_number(url, "protocol", 2, 3, 0, &protocol, why);
+    if (rc != 0)
+        return rc;
+    if (off && !simple)
+        return hf__fail(why, HF_EURL, "script=off works with layout=simple only");
+    me->layout = simple ? LAYOUT_SIMPLE : LAYOUT_REDISSON;
+    me->scripts = !off;
+    settings->stream.connect_ns = connect_ms * HF_NS_PER_MS;
+    settings->request_ns = timeout_ms * HF_NS_PER_MS;
+    settings->protocol = (int)protocol;
+    settings->user = url->user;
+    settings->client_name = option_or(url, "client_name", "holdfast");
+    settings->inbox = me->inbox;
+    return 0;
+}
+
+/* ---- The session ----------------------------------------------------------------------- */
+
+/* Host, pid and program for whoever looks. Bytes below a space would upset the records,
+ * so they become '?'. */
+static void write_details(struct redis_session *me)
+{
+    char host[65] = "";
+    gethostname(host, sizeof(host) - 1);
+    snprintf(me->details, sizeof(me->details), "%s\x1f%ld\x1f%.64s\x1f", host,
+             (long)getpid(), me->host->program);
+    me->details_len = strlen(me->details);
+    for (size_t i = 0; i < me->details_len; i++)
+        if ((unsigned char)me->details[i] < ' ' && me->details[i] != '\x1f')
+            me->details[i] = '?';
+}
+
+static int name_inbox(struct redis_session *me, hf_error *why)
+{
+    struct hf_id id;
+    char text[INBOX_SIZE + 1] = "holdfast:";
+    if (hf__random(&me->random, &id, sizeof(id)) != 0)
+        return hf__fail_code(why, HF_ESYSTEM);
+    hf__hex_encode(&id, sizeof(id), text + strlen(text));
+    memcpy(me->inbox, text, INBOX_SIZE);
+    me->inbox[INBOX_SIZE] = '\0';
+    return 0;
+}
+
+static void redis_up(void *session)
+{
+    slots_notice(session);
+}
+
+static void redis_down(void *session, const hf_error *why)
+{
+    (void)session;
+    (void)why;
+}
+
+static const struct link_user link_user = {
+    .up = redis_up,
+    .down = redis_down,
+    .message = redis_message,
+    .subscribed = redis_subscribed,
+};
+
+static int redis_open(void *session, struct hf_host *host, const struct hf_url *url,
+                      uint64_t *ret_caps, hf_error *why)
+{
+    struct redis_session *me = session;
+    struct link_settings settings = { .database = 0 };
+    char password[HF_SECRET_MAX];
+    me->host = host;
+    hf__list_init(&me->batches);
+    hf__list_init(&me->surveys);
+    hf__list_init(&me->jobs);
+    listen_start(me);
+    write_details(me);
+    int rc = name_inbox(me, why);
+    if (rc == 0)
+        rc = read_settings(me, url, &settings, why);
+    if (rc == 0)
+        rc = hf__secret_find(url, password, why);
+    if (rc != 0)
+        return rc;
+    settings.password = password;
+    rc = link_open(host, &settings, &link_user, me, &me->link, why);
+    hf__secret_wipe(password, sizeof(password));
+    if (!me->scripts)
+        *ret_caps = CAPS_PLAIN;
+    else
+        *ret_caps = me->layout == LAYOUT_SIMPLE ? CAPS_COMMON : CAPS_REDISSON;
+    return rc;
+}
+
+static void redis_close(void *session, bool forked)
+{
+    struct redis_session *me = session;
+    if (!me->host)
+        return;
+    link_close(me->link, forked);
+    listen_done(me);
+    renew_done(me);
+    inspect_done(me);
+    plain_done(me);
+    hf__free(me->slots);
+}
+
+/* The scripts keep whom to tell, so that there is nothing to set up. */
+static void redis_interest(void *session, struct hf_ticket *ticket)
+{
+    (void)session;
+    (void)ticket;
+}
+
+static void redis_forget(void *session, const void *ticket_or_request)
+{
+    struct redis_session *me = session;
+    link_forget(me->link, ticket_or_request);
+    renew_forget(me, ticket_or_request);
+    inspect_forget(me, ticket_or_request);
+    plain_forget(me, ticket_or_request);
+    slots_forget(me, ticket_or_request);
+}
+
+static const char *const schemes[] = { "redis", "rediss", "redis+unix", NULL };
+static const char *const options[] = {
+    "client_name",  "connect_timeout", "db",       "layout",  "password_env",
+    "password_file", "protocol",        "script",   "timeout", "tls_ca",
+    "tls_cert",     "tls_key",         "tls_name", "tls_verify", NULL,
+};
+
+const struct hf_backend hf__backend_redis = {
+    .size = sizeof(struct hf_backend),
+    .abi = HF_BACKEND_ABI,
+    .name = "redis",
+    .schemes = schemes,
+    .options = options,
+    .session_size = sizeof(struct redis_session),
+    .default_ttl_ns = DEFAULT_LEASE_MS * HF_NS_PER_MS,
+    .open = redis_open,
+    .close = redis_close,
+    .attempt = redis_attempt,
+    .withdraw = redis_withdraw,
+    .renew = redis_renew,
+    .interest = redis_interest,
+    .ask = redis_ask,
+    .forget = redis_forget,
+};

@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Requests that are not about a place in a queue: latches, cells, eviction, revocation,
+ * downgrade, adoption. One script call each. What changes something carries an id, and
+ * the script remembers for a minute what it answered: a repeat is answered the same.
+ */
+#include "session.h"
+
+#include "../../base/clock.h"
+#include "../../base/error.h"
+#include "../../base/text.h"
+
+#include <string.h>
+
+typedef int verb_reply(struct redis_session *me, struct hf_request *request,
+                       const struct resp *nodes, int64_t sent_ns);
+
+static int number(const struct resp *value, int64_t *ret_number)
+{
+    return value && resp_number(value, ret_number) ? 0 : HF_ECORRUPT;
+}
+
+/* ---- Latch ----------------------------------------------------------------------------- */
+
+static const enum key_name latch_keys[] = { KEY_NAME, KEY_INFO,   KEY_QUEUE,
+                                            KEY_GATE, KEY_OPENED, KEY_END };
+
+static int latch_was_set(struct redis_session *me, struct hf_request *request,
+                         const struct resp *nodes, int64_t sent_ns)
+{
+    (void)me;
+    (void)request;
+    (void)sent_ns;
+    int64_t set;
+    int rc = number(nodes, &set);
+    return rc == 0 && !set ? HF_EBUSY : rc;
+}
+
+static int latch_count(struct redis_session *me, struct hf_request *request,
+                       const struct resp *nodes, int64_t sent_ns)
+{
+    (void)me;
+    (void)sent_ns;
+    int64_t left = 0;
+    int rc = nodes[0].type == RESP_NIL ? 0 : number(nodes, &left);
+    if (rc == 0)
+        request->result = left > 0 ? (uint64_t)left : 0;
+    return rc;
+}
+
+/* ---- Cell ------------------------------------------------------------------------------ */
+
+static const enum key_name cell_get_keys[] = { KEY_NAME, KEY_END };
+static const enum key_name cell_set_keys[] = { KEY_NAME, KEY_TOKEN, KEY_END };
+static const enum key_name revoke_keys[] = { KEY_NAME, KEY_INFO, KEY_END };
+
+static int cell_was_read(struct redis_session *me, struct hf_request *request,
+                         const struct resp *nodes, int64_t sent_ns)
+{
+    (void)sent_ns;
+    int64_t version;
+    if (nodes[0].type == RESP_NIL)
+        return HF_ENOENT;
+    const struct resp *data = resp_at(nodes, 0, 1);
+    if (number(resp_at(nodes, 0, 0), &version) != 0 || !data || data->type != RESP_TEXT)
+        return HF_ECORRUPT;
+    me->host->ops->cell_data(me->host, request, data->text, data->len);
+    request->result = (uint64_t)version;
+    return 0;
+}
+
+static int cell_was_set(struct redis_session *me, struct hf_request *request,
+                        const struct resp *nodes, int64_t sent_ns)
+{
+    (void)me;
+    (void)sent_ns;
+    int64_t done, version;
+    if (number(resp_at(nodes, 0, 0), &done) != 0 ||
+        number(resp_at(nodes, 0, 1), &version) != 0)
+        return HF_ECORRUPT;
+    request->result = (uint64_t)version;
+    return done ? 0 : HF_ESTALE;
+}
+
+/* ---- Repair ---------------------------------------------------------------------------- */
+
+/* Whatever kind it is: all the keys a lock can have. */
+static const enum key_name every_key[] = { KEY_NAME, KEY_TOKEN,    KEY_INFO,
+                                           KEY_QUEUE, KEY_FAIR,    KEY_PATIENCE,
+                                           KEY_CHANNEL, KEY_RW,    KEY_SC,
+                                           KEY_PERMITS, KEY_TIMEOUT, KEY_END };
+
+static int some_were_there(struct redis_session *me, struct hf_request *request,
+                           const struct resp *nodes, int64_t sent_ns)
+{
+    (void)me;
+    (void)request;
+    (void)sent_ns;
+    int64_t count;
+    int rc = number(nodes, &count);
+    return rc == 0 && !count ? HF_ENOENT : rc;
+}
+
+static int was_downgraded(struct redis_session *me, struct hf_request *request,
+                          const struct resp *nodes, int64_t sent_ns)
+{
+    int rc = some_were_there(me, request, nodes, sent_ns);
+    return rc == HF_ENOENT ? HF_ELOST : rc;
+}
+
+static int was_adopted(struct redis_session *me, struct hf_request *request,
+                       const struct resp *nodes, int64_t sent_ns)
+{
+    int64_t token, span, ttl;
+    if (nodes[0].type == RESP_NIL)
+        return HF_ENOENT;
+    if (number(resp_at(nodes, 0, 0), &token) != 0 ||
+        number(resp_at(nodes, 0, 1), &span) != 0 ||
+        number(resp_at(nodes, 0, 2), &ttl) != 0)
+        return HF_ECORRUPT;
+    request->grant = (struct hf_grant){
+        .token = (uint64_t)token,
+        .span = (uint32_t)span,
+        .ttl_ns = ttl * HF_NS_PER_MS,
+        .since_ns = sent_ns,
+    };
+    if (!grant_is_sound(&request->grant))
+        return HF_ECORRUPT;
+    slot_bind(me, (uint32_t)request->store[0], request->ticket);
+    request->store[0] = 0;
+    return 0;
+}
+
+/* ---- The table ------------------------------------------------------------------------- */
+
+static const struct verb {
+    const struct script *script;
+    const enum key_name *keys; /* NULL: those of the ticket's kind */
+    bool once;                 /* with a key for the answer, last */
+    verb_reply *reply;
+} verbs[] = {
+    [HF_LATCH_SET] = { &script_latch_set, latch_keys, true, latch_was_set },
+    [HF_LATCH_GET] = { NULL, NULL, false, latch_count },
+    [HF_LATCH_DOWN] = { &script_latch_down, latch_keys, true, latch_count },
+    [HF_CELL_GET] = { &script_cell_get, cell_get_keys, false, cell_was_read },
+    [HF_CELL_SET] = { &script_cell_set, cell_set_keys, true, cell_was_set },
+    [HF_EVICT] = { &script_evict, every_key, false, some_were_there },
+    [HF_REVOKE] = { &script_revoke, revoke_keys, false, some_were_there },
+    [HF_DOWNGRADE] = { &script_downgrade_rw, NULL, false, was_downgraded },
+    [HF_ADOPT] = { &script_adopt, NULL, false, was_adopted },
+};
+
+static void ask_reply(void *session, void *subject, uint64_t word,
+                      const struct resp *nodes, int64_t sent_ns, const hf_error *gone)
+{
+    (void)word;
+    struct redis_session *me = session;
+    struct hf_request *request = subject;
+    hf_error why;
+    int rc = reply_error(nodes, gone, &why);
+    if (rc == 0) {
+        rc = verbs[request->verb].reply(me, request, nodes, sent_ns);
+        hf__fail_code(&why, rc);
+    }
+    if (request->verb == HF_ADOPT) {
+        slot_free(me, (uint32_t)request->store[0]);
+        request->store[0] = 0;
+    }
+    me->host->ops->answered(me->host, request, rc, rc ? &why : NULL);
+}
+
+static void args_id(struct args *args, const struct hf_id *id)
+{
+    hf__hex_encode(id, sizeof(*id), args->at);
+    args_text(args, args->at, 2 * sizeof(*id));
+    args->at += 2 * sizeof(*id);
+}
+
+static void add_arguments(struct args *args, const struct redis_session *me,
+                          const struct hf_request *request, char owners[2][OWNER_SIZE])
+{
+    const struct hf_ticket *ticket = request->ticket;
+    switch (request->verb) {
+    case HF_ADOPT:
+        args_text(args, owners[0], owner_write(owners[0], me->layout, &request->other));
+        args_take(args, me, ticket, request->store[0], owners[1]);
+        break;
+    case HF_DOWNGRADE:
+        args_text(args, owners[0], owner_write(owners[0], me->layout, &ticket->id));
+        args_number(args, ticket->ttl_ns / HF_NS_PER_MS);
+        break;
+    case HF_CELL_SET:
+        args_number(args, (int64_t)request->number);
+        args_id(args, &request->id);
+        args_number(args, request->data == NULL);
+        args_text(args, request->data ? request->data : "", request->data_len);
+        break;
+    default:
+        args_number(args, (int64_t)request->number);
+        if (request->verb == HF_EVICT && me->layout == LAYOUT_SIMPLE)
+            args_letter(args, 's');
+        else if (request->verb != HF_EVICT)
+            args_id(args, &request->id);
+    }
+}
+
+static void ask_count(struct redis_session *me, struct hf_request *request)
+{
+    const struct resp_arg args[] = { { "GET", 3 },
+                                     { request->name, request->name_len } };
+    link_call(me->link, args, 2, ask_reply, request, 0);
+}
+
+void redis_ask(void *session, struct hf_request *request)
+{
+    struct redis_session *me = session;
+    const struct verb *verb = &verbs[request->verb];
+    struct keys keys;
+    struct args args;
+    char owners[2][OWNER_SIZE];
+    if (request->verb == HF_INSPECT) {
+        redis_inspect(me, request);
+        return;
+    }
+    if (request->verb == HF_DIAGNOSE) {
+        redis_diagnose(me, request);
+        return;
+    }
+    if (request->verb == HF_LATCH_GET) {
+        ask_count(me, request);
+        return;
+    }
+    if (request->verb == HF_ADOPT && !request->store[0])
+        request->store[0] = slot_reserve(me);
+    if (request->verb == HF_ADOPT && !request->store[0]) {
+        me->host->ops->answered(me->host, request, HF_ENOMEM, NULL);
+        return;
+    }
+    keys_fill(&keys, verb->keys ? verb->keys : kind_keys(me, request->ticket->kind),
+              request->name, request->name_len);
+    if (verb->once)
+        keys_add_done(&keys, request->name, request->name_len, &request->id);
+    if (request->verb == HF_CELL_SET)
+        keys_add(&keys, KEY_INFO, request->name, request->name_len);
+    args_init(&args);
+    add_arguments(&args, me, request, owners);
+    link_eval(me->link, verb->script, keys.key, keys.count, args.arg, args.count,
+              ask_reply, request, 0);
+}

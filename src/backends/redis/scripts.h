@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT */
+/* The scripts of scripts/ as the build embeds them: the shared parts that a script names
+ * in its first lines ("-- uses: token, inbox") put before its text. */
+#ifndef HF_REDIS_SCRIPTS_H
+#define HF_REDIS_SCRIPTS_H
+
+#include <stddef.h>
+
+struct script {
+    const char *name;
+    const char *text;
+    size_t len;
+    char sha[41];
+};
+
+#define REDIS_SCRIPT(name) extern const struct script script_##name;
+#include "scripts.inc"
+#undef REDIS_SCRIPT
+
+extern const struct script *const all_scripts[]; /* ends with NULL */
+
+#endif

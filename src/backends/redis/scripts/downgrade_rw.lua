@@ -1,0 +1,28 @@
+-- SPDX-License-Identifier: MIT
+-- uses: base, names, queue, drain, rw
+-- Turns a write hold into a read hold; no other writer comes between. Readers are let
+-- in.
+--
+-- KEYS  as take_rw
+-- ARGV  owner, ttl ms (more is ignored)
+-- reply 1, also if it was done before; 0 not held
+
+K.name, K.token, K.info, K.queue, K.channel = unpack(KEYS)
+local me, ttl = unpack(ARGV)
+
+if redis.pcall('HDEL', K.name, me .. ':write') ~= 1 then
+    return redis.pcall('HEXISTS', K.name, me) == 1 and 1 or 0
+end
+clock()
+local r = record_read(call('HGET', K.info, me))
+call('HSET', K.name, 'mode', 'read', me, 1)
+call('SET', reader_key(me), 1, 'PX', ttl)
+keep(K.name, ttl)
+if r then
+    r.kind, r.ttl = 'r', ttl
+    call('HSET', K.info, me, record_write(r))
+end
+mode = 'read'
+drain(rw_fits, rw_own)
+call('PUBLISH', K.channel, '1')
+return 1

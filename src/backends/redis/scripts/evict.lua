@@ -1,0 +1,58 @@
+-- SPDX-License-Identifier: MIT
+-- uses: base, names, queue, mutex, drain, rw, count, simple
+-- Takes a lock away from the holder that has a token, and hands it on. The holder is
+-- told.
+--
+-- KEYS  name, token, INFO, QUEUE, fair queue, fair timeouts, channels of lock,
+--       read-write lock and semaphore, zsets of permits and of expiring permits
+-- ARGV  token, layout (s: simple, else Redisson's)
+-- reply 1, or 0 if nobody holds with that token
+--
+-- A Redisson client that holds a mutex goes by the number in the token key, the one its
+-- fenced lock was given.
+
+K.name, K.token, K.info, K.queue, K.fair, K.patience = unpack(KEYS, 1, 6)
+local token = tonumber(ARGV[1])
+
+local function mutex_drop(owner, r)
+    if redis.pcall('HDEL', K.name, owner) ~= 1 then
+        return false
+    end
+    mutex_release(owner, r.kind)
+    return true
+end
+
+local drop = {
+    m = { KEYS[7], ARGV[2] == 's' and simple_drop or mutex_drop },
+    f = { KEYS[7], mutex_drop },
+    r = { KEYS[8], function(owner) return rw_drop(owner, 'r') end },
+    w = { KEYS[8], function(owner) return rw_drop(owner, 'w') end },
+    p = { KEYS[9], count_drop, KEYS[10] },
+    e = { KEYS[9], count_drop, KEYS[11] },
+}
+
+local fields = call('HGETALL', K.info)
+for i = 1, #fields, 2 do
+    local owner, r = fields[i], record_read(fields[i + 1])
+    local first = r and r.state == 'h' and tonumber(r.token)
+    if first and token >= first and token < first + tonumber(r.span) then
+        K.channel, K.zset, kind = drop[r.kind][1], drop[r.kind][3], r.kind
+        if not drop[r.kind][2](owner, r) then
+            return 0
+        end
+        if K.zset then
+            count_release()
+        end
+        push(r, 'l', owner)
+        return 1
+    end
+end
+
+-- Redisson's own, if it is a mutex: one field, and none of ours.
+local hash = redis.pcall('HGETALL', K.name)
+if #hash == 2 and hash[1] ~= 'mode' and call('HEXISTS', K.info, hash[1]) == 0
+    and call('GET', K.token) == ARGV[1] then
+    K.channel = KEYS[7]
+    return mutex_drop(hash[1], { kind = 'm' }) and 1 or 0
+end
+return 0

@@ -1,0 +1,28 @@
+-- SPDX-License-Identifier: MIT
+-- uses: base, latch
+-- Sets a latch that is not counting; once per request.
+--
+-- KEYS  name, INFO, QUEUE, channel, opened, done
+-- ARGV  count, request id (the done key is made of it)
+-- reply 1 set (also by this request before), 0 it is counting
+
+K.name, K.info, K.queue, K.channel, K.opened, K.done = unpack(KEYS)
+local count = ARGV[1]
+
+if call('EXISTS', K.done) == 1 then
+    return 1
+end
+local left = latch_read()
+if left == false then
+    return mismatch('not a latch')
+elseif left then
+    return 0
+end
+-- Waiters of the one before, which Redisson opened.
+latch_open()
+call('SET', K.name, count)
+call('HSET', K.info, '#kind', 'l')
+call('PEXPIRE', K.info, LATCH_MS)
+call('SET', K.done, 1, 'PX', OPENED_MS)
+call('PUBLISH', K.channel, '1')
+return 1

@@ -1,0 +1,142 @@
+-- SPDX-License-Identifier: MIT
+-- The words every script is made of: the clock, records, messages to waiters, tokens.
+-- K holds the keys by name; each script fills it in.
+
+local call = redis.call
+local K = {}
+
+-- An open round: after so many grants in a row from release to release, Redisson's
+-- waiters get this long a start (milliseconds).
+local RUN_MAX, OPEN_MS = 8, 20
+
+-- A queue nobody in it has asked about for so long is of the dead (milliseconds).
+local QUEUE_MS = 120000
+
+-- Epoch of the server, in milliseconds and microseconds; read once, when needed.
+local now, now_us
+local function clock()
+    if not now then
+        local time = call('TIME')
+        now_us = time[1] * 1000000 + time[2]
+        now = math.floor(now_us / 1000)
+    end
+end
+
+-- Lua's own conversion would write large numbers as 1.7e+15.
+local function text(number)
+    return string.format('%.0f', number)
+end
+
+local function mismatch(what)
+    return redis.error_reply('HOLDFAST mismatch ' .. what)
+end
+
+local function corrupt()
+    return redis.error_reply('HOLDFAST corrupt token')
+end
+
+-- The record of an owner in INFO. Numbers stay text but for `since`.
+local RECORD = '^(%a) (%a) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%S+) (%d+) (.*)$'
+
+local function record_read(line)
+    if not line then
+        return nil
+    end
+    local r = {}
+    r.state, r.kind, r.permits, r.ttl, r.reserve, r.token, r.span, r.since, r.inbox,
+        r.slot, r.details = string.match(line, RECORD)
+    return r.state and r or nil
+end
+
+local function record_write(r)
+    return table.concat({ r.state, r.kind, r.permits, r.ttl, r.reserve, r.token, r.span,
+        r.since, r.inbox, r.slot, r.details }, ' ')
+end
+
+-- A record as the arguments of a take give it.
+local function record_new(ttl, reserve, inbox, slot, details, kind, permits)
+    return { state = 'w', kind = kind, permits = permits, ttl = ttl, reserve = reserve,
+        token = '0', span = '0', since = text(now), inbox = inbox, slot = slot,
+        details = details }
+end
+
+-- False if nobody listens: the client is gone.
+local function push(r, letter, owner, rest)
+    local line = letter .. ' ' .. r.slot .. ' ' .. owner .. (rest or '')
+    return call('PUBLISH', r.inbox, line) > 0
+end
+
+-- Token numbers follow the clock, so that they grow after a restart that lost them,
+-- too. Several at once only while the clock is ahead: the counter then never runs away
+-- from it. One GETSET, because the clock nearly always is.
+local TOKEN_MAX = 2 ^ 53 - 2 ^ 20
+
+local function draw(reserve)
+    clock()
+    local old = redis.pcall('GETSET', K.token, text(now_us + reserve - 1))
+    if not old then
+        return text(now_us), text(reserve)
+    elseif type(old) == 'table' and not string.find(old.err, 'WRONGTYPE', 1, true) then
+        call('GETSET', K.token, text(now_us)) -- no memory, a replica: in its own words
+    end
+    local last = type(old) == 'string' and string.match(old, '^%d+$') and tonumber(old)
+    if last and last < now_us then
+        return text(now_us), text(reserve)
+    elseif last and last < TOKEN_MAX then
+        call('SET', K.token, text(last + 1))
+        return text(last + 1), '1'
+    elseif type(old) == 'string' then
+        call('SET', K.token, old)
+    end
+    return nil
+end
+
+-- Makes r a holder's record: true. False: dead, and forgotten. Nil: no token to be had.
+-- A waiter other than the one who asks (me) is told by a push.
+local function give(owner, r, me)
+    local token, span = draw(tonumber(r.reserve))
+    if not token then
+        return nil
+    end
+    local rest = table.concat({ '', token, span, r.ttl, text(now) }, ' ')
+    if owner ~= me and not push(r, 'g', owner, rest) then
+        call('HDEL', K.info, owner)
+        return false
+    end
+    r.state, r.token, r.span, r.since = 'h', token, span, text(now)
+    return true
+end
+
+local function granted(r)
+    return { 1, tonumber(r.token), tonumber(r.span), tonumber(r.ttl), now }
+end
+
+-- Raises the TTL of a key; never lowers it.
+local function keep(key, ms)
+    if call('PTTL', key) < tonumber(ms) then
+        call('PEXPIRE', key, ms)
+    end
+end
+
+-- The lock is free, so whoever INFO says holds it has lost it by expiry.
+local function forget_holders()
+    local fields = call('HGETALL', K.info)
+    for i = 1, #fields, 2 do
+        if string.sub(fields[i + 1], 1, 2) == 'h ' then
+            call('HDEL', K.info, fields[i])
+        end
+    end
+end
+
+-- Only notes (#...) left in INFO: nobody holds, nobody waits.
+local function tidy()
+    if call('HLEN', K.info) > 6 then
+        return
+    end
+    for _, field in ipairs(call('HKEYS', K.info)) do
+        if string.sub(field, 1, 1) ~= '#' then
+            return
+        end
+    end
+    call('DEL', K.info, K.queue)
+end

@@ -1,0 +1,41 @@
+-- SPDX-License-Identifier: MIT
+-- Letting waiters in from the head of QUEUE, for locks that several may hold.
+
+-- While the head fits it is let in: fits(r) asks the state, own(owner, r) changes it.
+-- Returns how many were let in; whether I was one of them; whether a token was missing.
+local function drain(fits, own, me)
+    local count, in_too = 0, false
+    while true do
+        local owner, r = queue_head()
+        if not owner or not fits(r) then
+            return count, in_too
+        end
+        local given = give(owner, r, me)
+        if given == nil then
+            return count, in_too, true
+        end
+        call('LPOP', K.queue)
+        if given then
+            own(owner, r)
+            count = count + 1
+            in_too = in_too or owner == me
+        end
+    end
+end
+
+-- After a release: an open round if one is due, else whoever fits. True if Redisson's
+-- waiters were told already.
+local function drain_release(fits, own, payload)
+    local run = tonumber(call('HGET', K.info, '#run') or 0)
+    if run >= RUN_MAX and queue_head() then
+        if open_round(payload) then
+            return true
+        end
+        run = 0
+    end
+    local count = drain(fits, own)
+    if count > 0 then
+        call('HSET', K.info, '#run', run + count)
+    end
+    return false
+end

@@ -1,0 +1,219 @@
+-- SPDX-License-Identifier: MIT
+-- Mutex and fair lock, Redisson's RLock and FairLock: a hash with the owner as its only
+-- field. They share the name, each has its own queue: QUEUE for m, Redisson's list and
+-- zset for f, where holdfast and Redisson stand in one line.
+--
+-- INFO also has: #last the owner of the latest grant (whose record is stale once the
+-- key has expired), #run grants in a row, #open end of an open round.
+
+-- Patience of a fair waiter of ours (ms): what it adds to its deadline, what is taken
+-- from those behind it when it goes.
+local PATIENCE = 30000
+
+-- Redisson's first step: those at the head whose deadline has passed are out. A head
+-- without a deadline stays.
+local function fair_evict()
+    while true do
+        local owner = call('LINDEX', K.fair, 0)
+        local score = owner and call('ZSCORE', K.patience, owner)
+        if not score then
+            return owner
+        end
+        clock()
+        if tonumber(score) > now then
+            return owner, tonumber(score)
+        end
+        call('ZREM', K.patience, owner)
+        call('LPOP', K.fair)
+        call('HDEL', K.info, owner)
+    end
+end
+
+-- Takes a waiter of ours out of the fair queue: 1, or 0 if it was not there.
+local function fair_drop(owner)
+    local behind = false
+    for _, other in ipairs(call('LRANGE', K.fair, 0, -1)) do
+        if behind then
+            call('ZADD', K.patience, 'XX', 'INCR', -PATIENCE, other)
+        end
+        behind = behind or other == owner
+    end
+    call('ZREM', K.patience, owner)
+    return call('LREM', K.fair, 1, owner)
+end
+
+-- Enters me in the fair queue, or moves my deadline up.
+-- Returns my place, and whether somebody ahead is not of ours.
+local function fair_enqueue(me, mine, known, pttl)
+    if known and known.state == 'w' then
+        mine.since = known.since
+    end
+    local wait = math.max(0, pttl)
+    local score = tonumber(call('ZSCORE', K.patience, me) or 0)
+    local line = call('LRANGE', K.fair, 0, -1)
+    local ours, place, foreign = {}, #line, false
+    for _, owner in ipairs(call('HKEYS', K.info)) do
+        ours[owner] = true
+    end
+    for i, owner in ipairs(line) do
+        if owner == me then
+            place = i - 1
+            break
+        end
+        foreign = foreign or not ours[owner]
+    end
+    if place == #line then
+        local last = place > 0 and call('ZSCORE', K.patience, line[place])
+        if last then
+            wait = tonumber(last) - now
+        end
+        call('RPUSH', K.fair, me)
+    end
+    if now + wait + PATIENCE > score then
+        call('ZADD', K.patience, text(now + wait + PATIENCE), me)
+    end
+    call('HSET', K.info, me, record_write(mine))
+    keep(K.info, mine.ttl + QUEUE_MS)
+    return place, foreign
+end
+
+-- Gives up a place in the fair queue, as fair_drop. Who comes first now is told.
+local function fair_leave(me)
+    local first = fair_evict() == me
+    local found = fair_drop(me)
+    call('HDEL', K.info, me)
+    while first do
+        local owner = fair_evict()
+        local r = owner and record_read(call('HGET', K.info, owner))
+        if owner and not r then
+            call('PUBLISH', K.channel .. ':' .. owner, '0')
+        end
+        if not r or push(r, 'n', owner) then
+            break
+        end
+        fair_drop(owner)
+        call('HDEL', K.info, owner)
+    end
+    return found
+end
+
+local function mutex_own(owner, r, run)
+    call('HSET', K.name, owner, 1)
+    call('PEXPIRE', K.name, r.ttl)
+    call('HSET', K.info, owner, record_write(r), '#last', owner, '#run', run)
+end
+
+-- The next of QUEUE, taken out of it, and how many grants there were in a row.
+local function mutex_next()
+    while true do
+        local owner = call('LPOP', K.queue)
+        if not owner then
+            return nil
+        end
+        local found = call('HMGET', K.info, owner, '#run')
+        local r = record_read(found[1])
+        if r and r.state == 'w' and r.kind == 'm' then
+            return owner, r, tonumber(found[2]) or 0
+        elseif r and r.state == 'w' then
+            push(r, 'n', owner)
+        end
+    end
+end
+
+-- A free mutex goes to the first of its queue. Both ways return the new owner, or nil
+-- and why nobody of ours has it though somebody waits: 'turn' it is Redisson's turn,
+-- 'corrupt' there is no token. `release`: the run counts; it may be another's turn.
+local queue_pass, fair_pass
+
+queue_pass = function(me, release)
+    while true do
+        local owner, r, run = mutex_next()
+        if not owner then
+            return nil
+        end
+        if release and run >= RUN_MAX then
+            call('LPUSH', K.queue, owner)
+            call('HSET', K.info, '#run', 0)
+            if open_round('0') then
+                return nil, 'turn'
+            end
+            local other, other_why = fair_pass(me)
+            if other or other_why then
+                return other, other_why
+            end
+            release = false
+        else
+            local given = give(owner, r, me)
+            if given then
+                mutex_own(owner, r, run + 1)
+                return owner
+            elseif given == nil then
+                call('LPUSH', K.queue, owner)
+                return nil, 'corrupt'
+            end
+        end
+    end
+end
+
+fair_pass = function(me, release)
+    while true do
+        local owner = fair_evict()
+        if not owner then
+            return nil
+        end
+        local found = call('HMGET', K.info, owner, '#run')
+        local r, run = record_read(found[1]), tonumber(found[2]) or 0
+        if release and run >= RUN_MAX then
+            call('HSET', K.info, '#run', 0)
+            local other, why = queue_pass(me)
+            if other or why then
+                return other, why
+            end
+            release, run = false, 0
+        end
+        if not r then
+            -- One of Redisson's: it takes the lock itself when told.
+            call('PUBLISH', K.channel .. ':' .. owner, '0')
+            return nil, 'turn'
+        end
+        local given = give(owner, r, me)
+        if given == nil then
+            return nil, 'corrupt'
+        end
+        fair_drop(owner)
+        if given then
+            mutex_own(owner, r, run + 1)
+            return owner
+        end
+    end
+end
+
+-- Each kind hands on to its own queue first, to the other one when that is empty.
+local function mutex_pass(kind, me, release)
+    local first, second = queue_pass, fair_pass
+    if kind == 'f' then
+        first, second = fair_pass, queue_pass
+    end
+    local owner, why = first(me, release)
+    if owner or why then
+        return owner, why
+    end
+    return second(me, release)
+end
+
+-- Hands on the mutex of an owner that is gone from the hash already.
+local function mutex_release(owner, kind)
+    local heir, why = mutex_pass(kind, nil, true)
+    if not heir and not why then
+        call('DEL', K.info)
+        call('PUBLISH', K.channel, '0')
+        return
+    end
+    call('HDEL', K.info, owner)
+    if why then
+        tidy()
+    end
+    if why == 'corrupt' then
+        call('PUBLISH', K.channel, '0')
+    end
+end

@@ -1,0 +1,103 @@
+-- SPDX-License-Identifier: MIT
+-- The read-write lock, Redisson's: a hash with `mode`, a field per reader (owner) or
+-- writer (owner:write), and for each hold of a reader a key that lives as long as its
+-- lease. INFO also has #run and #open.
+
+-- Who has it: nil, 'read' or 'write'. Kept up to date by what follows.
+local mode
+
+local function rw_fits(r)
+    if r.kind == 'r' then
+        return mode ~= 'write'
+    end
+    return r.kind == 'w' and not mode
+end
+
+local function rw_own(owner, r)
+    if r.kind == 'r' then
+        call('HSET', K.name, 'mode', 'read', owner, 1)
+        call('SET', reader_key(owner), 1, 'PX', r.ttl)
+        keep(K.name, r.ttl)
+        mode = 'read'
+    else
+        call('HSET', K.name, 'mode', 'write', owner .. ':write', 1)
+        call('PEXPIRE', K.name, r.ttl)
+        mode = 'write'
+    end
+    call('HSET', K.info, owner, record_write(r))
+end
+
+-- The longest time any hold of a reader has left; -1: for ever, 0: none has.
+local function reader_left(owner, holds)
+    local most = 0
+    for i = 1, tonumber(holds) or 0 do
+        local left = call('PTTL', reader_key(owner, i))
+        if left == -1 then
+            return -1
+        end
+        most = math.max(most, left)
+    end
+    return most
+end
+
+-- Readers whose holds have all run out are out, whoever they were. The hash then lives
+-- as long as the longest that stays. Returns that time.
+local function rw_purge()
+    local most, stay = 0, false
+    local fields = call('HGETALL', K.name)
+    for i = 1, #fields, 2 do
+        local owner = fields[i]
+        local left = owner == 'mode' and 0 or reader_left(owner, fields[i + 1])
+        if owner ~= 'mode' and left == 0 then
+            call('HDEL', K.name, owner)
+            call('HDEL', K.info, owner)
+        elseif owner ~= 'mode' then
+            stay = true
+            most = (left == -1 or most == -1) and -1 or math.max(most, left)
+        end
+    end
+    if not stay then
+        call('DEL', K.name)
+        mode = nil
+    elseif most > 0 then
+        call('PEXPIRE', K.name, most)
+    end
+    return most
+end
+
+-- After a hold is gone from the hash: who may come in now? `payload` is what Redisson's
+-- waiters understand.
+local function rw_release(payload)
+    if call('HLEN', K.name) <= 1 then
+        call('DEL', K.name)
+        mode = nil
+    elseif payload == '1' then
+        -- Readers of Redisson's own under its write hold.
+        call('HSET', K.name, 'mode', 'read')
+        mode = 'read'
+    end
+    local waiting = call('EXISTS', K.queue) == 1
+    if waiting and mode == 'read' then
+        rw_purge()
+    end
+    local told = waiting and drain_release(rw_fits, rw_own, payload)
+    if not told and mode ~= 'write' and (payload == '1' or not mode) then
+        call('PUBLISH', K.channel, payload)
+    end
+    tidy()
+end
+
+-- Gives up what owner holds as a reader ('r') or writer ('w'): true if it held it.
+local function rw_drop(owner, kind)
+    local field = kind == 'w' and owner .. ':write' or owner
+    if redis.pcall('HDEL', K.name, field) ~= 1 then
+        return false
+    end
+    mode = call('HGET', K.name, 'mode') or nil
+    if kind == 'r' then
+        call('DEL', reader_key(owner))
+    end
+    call('HDEL', K.info, owner)
+    rw_release(kind == 'w' and '1' or '0')
+    return true
+end

@@ -1,0 +1,82 @@
+-- SPDX-License-Identifier: MIT
+-- uses: base, names
+-- Renews leases, many at a time; or looks whether they are still held (ttl 0).
+--
+-- KEYS  three for each: name, INFO, zset of deadlines (kinds p and e; else name again)
+-- ARGV  three for each: kind (m f r w p e, s: layout simple), owner, ttl ms
+-- reply list of 1 (held) and 0 (lost)
+--
+-- Nobody's lease is cut short but the owner's own: where several share a key, its TTL
+-- is the longest.
+
+-- Each: is it held? If so, and ttl > 0, renew it.
+local renew = {}
+
+function renew.m(owner, ttl)
+    local held = redis.pcall('HEXISTS', K.name, owner) == 1
+    if held and ttl > 0 then
+        call('PEXPIRE', K.name, ttl)
+    end
+    return held
+end
+
+renew.f = renew.m
+
+function renew.s(owner, ttl)
+    local held = redis.pcall('GET', K.name) == owner
+    if held and ttl > 0 then
+        call('PEXPIRE', K.name, ttl)
+    end
+    return held
+end
+
+function renew.w(owner, ttl)
+    local held = redis.pcall('HEXISTS', K.name, owner .. ':write') == 1
+    if held and ttl > 0 and call('HLEN', K.name) == 2 then
+        call('PEXPIRE', K.name, ttl)
+    elseif held and ttl > 0 then
+        keep(K.name, ttl)
+    end
+    return held
+end
+
+-- Without its hold key a reader counts as gone for everybody else already.
+function renew.r(owner, ttl)
+    if redis.pcall('HEXISTS', K.name, owner) ~= 1 then
+        return false
+    end
+    local key = reader_key(owner)
+    if ttl == 0 then
+        return call('EXISTS', key) == 1
+    end
+    keep(K.name, ttl)
+    return call('PEXPIRE', key, ttl) == 1
+end
+
+-- Past its deadline a permit is anybody's, whether or not it was taken back yet.
+function renew.p(owner, ttl, member)
+    member = member or owner
+    clock()
+    local score = redis.pcall('ZSCORE', K.zset, member)
+    local held = type(score) == 'string' and tonumber(score) > now
+    if held and ttl > 0 then
+        call('ZADD', K.zset, text(now + ttl), member)
+    end
+    return held
+end
+
+function renew.e(owner, ttl)
+    return renew.p(owner, ttl, permit_id(owner))
+end
+
+local reply = {}
+for i = 1, #KEYS, 3 do
+    K.name, K.info, K.zset = KEYS[i], KEYS[i + 1], KEYS[i + 2]
+    local kind, owner, ttl = ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2])
+    local held = renew[kind](owner, ttl)
+    if held and ttl > 0 and kind ~= 'p' and kind ~= 'e' then
+        keep(K.info, ttl)
+    end
+    table.insert(reply, held and 1 or 0)
+end
+return reply

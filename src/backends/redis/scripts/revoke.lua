@@ -1,0 +1,34 @@
+-- SPDX-License-Identifier: MIT
+-- uses: base
+-- Asks holders to let go; Redisson's cannot be asked.
+--
+-- KEYS  name, INFO
+-- ARGV  token (0: all of them)
+-- reply how many were asked
+
+K.name, K.info = unpack(KEYS)
+local token = tonumber(ARGV[1])
+
+-- A record may outlive its hold where the lock expired; permits have none to look at.
+local function holds(owner, r)
+    if string.find('pe', r.kind, 1, true) then
+        return true
+    end
+    local field = r.kind == 'w' and owner .. ':write' or owner
+    return redis.pcall('HEXISTS', K.name, field) == 1
+        or redis.pcall('GET', K.name) == owner
+end
+
+local asked = 0
+local fields = call('HGETALL', K.info)
+for i = 1, #fields, 2 do
+    local owner, r = fields[i], record_read(fields[i + 1])
+    local first = r and r.state == 'h' and tonumber(r.token)
+    local meant = first
+        and (token == 0 or token >= first and token < first + tonumber(r.span))
+    if meant and holds(owner, r) then
+        push(r, 'r', owner)
+        asked = asked + 1
+    end
+end
+return asked

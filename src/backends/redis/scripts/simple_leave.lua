@@ -1,0 +1,16 @@
+-- SPDX-License-Identifier: MIT
+-- uses: base, queue, drain, simple
+-- Gives a lock of the simple layout up, or leaves its queue.
+--
+-- KEYS  as simple_take
+-- ARGV  id
+-- reply 1 it was there and is no more, 0 it was not there
+
+K.name, K.token, K.info, K.queue = unpack(KEYS)
+
+if simple_drop(ARGV[1]) then
+    return 1
+end
+local found = dequeue(ARGV[1])
+tidy()
+return found

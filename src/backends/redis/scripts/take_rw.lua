@@ -1,0 +1,96 @@
+-- SPDX-License-Identifier: MIT
+-- uses: base, names, queue, drain, rw
+-- Takes a read-write lock for reading or writing, or queues for it. Readers come in
+-- together, but not past a waiter: writers do not starve.
+--
+-- KEYS  name, token, INFO, QUEUE, channel
+-- ARGV  owner, ttl ms, reserve, inbox, slot, details, flags (t: try), kind (r or w)
+-- reply as take_mutex
+
+K.name, K.token, K.info, K.queue, K.channel = unpack(KEYS)
+local me, ttl, reserve, inbox, slot, details, flags, kind = unpack(ARGV)
+
+clock()
+local mine = record_new(ttl, reserve, inbox, slot, details, kind, '1')
+
+local function take()
+    if not give(me, mine, me) then
+        return corrupt()
+    end
+    rw_own(me, mine)
+    keep(K.info, ttl)
+    return granted(mine)
+end
+
+-- Is a holder not of ours?
+local function foreign()
+    for _, field in ipairs(call('HKEYS', K.name)) do
+        local owner = string.gsub(field, ':write$', '')
+        if owner ~= 'mode' and call('HEXISTS', K.info, owner) == 0 then
+            return 1
+        end
+    end
+    return 0
+end
+
+local function wait(known, pttl, other)
+    if string.find(flags, 't', 1, true) then
+        return { 3, pttl }
+    end
+    local place = enqueue(me, mine, known)
+    return { 2, pttl, place, place == 0 and (other or foreign()) or 0, now }
+end
+
+if call('EXISTS', K.name, K.info, K.queue) == 0 then
+    return take()
+end
+
+local field = kind == 'w' and me .. ':write' or me
+local found = redis.pcall('HMGET', K.name, 'mode', field)
+if found.err then
+    return mismatch('not a lock')
+end
+mode = found[1] or nil
+local pttl = call('PTTL', K.name)
+if not mode and pttl ~= -2 then
+    return mismatch('another lock')
+end
+
+local notes = call('HMGET', K.info, me, '#open')
+local known = record_read(notes[1])
+if found[2] then
+    if not known or known.state ~= 'h' then
+        return take()
+    end
+    known.ttl = ttl
+    if kind == 'r' then
+        call('SET', reader_key(me), 1, 'PX', ttl)
+    end
+    keep(K.name, ttl)
+    keep(K.info, ttl)
+    return granted(known)
+end
+
+if not mode then
+    forget_holders()
+    local left = open_left(notes[2])
+    if left > 0 then
+        return wait(known, left, 1)
+    end
+elseif mode == 'read' and kind == 'w' then
+    pttl = rw_purge()
+end
+
+local _, in_too, no_token = drain(rw_fits, rw_own, me)
+if no_token then
+    return corrupt()
+elseif in_too then
+    keep(K.info, ttl)
+    return granted(record_read(call('HGET', K.info, me)))
+elseif rw_fits(mine) and call('EXISTS', K.queue) == 0 then
+    return take()
+elseif not known and kind == 'r' and mode == 'read' and foreign() == 1 then
+    -- Redisson's readers pass a waiting writer anyway: ours may as well.
+    return take()
+end
+return wait(known, mode and call('PTTL', K.name) or pttl)

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the files of the redis store share: the session and its tickets.
+ *
+ * A ticket the server may know of has a slot, a small number that the scripts keep and
+ * that comes back in every message about it. ticket->store[]:
+ *   [0] slot + 1, 0 for none       [1] struct listener *, NULL for none
+ *   [2] a moment before the request that queued it was sent, ns
+ *   [3] the server's clock when it answered that request, ms
+ * The last two tell how old a pushed grant is at most, however late it is read.
+ */
+#ifndef HF_REDIS_SESSION_H
+#define HF_REDIS_SESSION_H
+
+#include "../../base/list.h"
+#include "../../base/rand.h"
+#include "keys.h"
+#include "link.h"
+#include "scripts.h"
+
+enum { LISTENER_BUCKETS = 64, DETAILS_SIZE = 192, INBOX_SIZE = 41 };
+
+struct redis_session {
+    struct hf_host *host;
+    struct link *link;
+    enum redis_layout layout;
+    bool scripts; /* false: script=off, MULTI and WATCH instead */
+
+    char inbox[INBOX_SIZE + 1]; /* "holdfast:<32 hex>", our own channel */
+    char details[DETAILS_SIZE]; /* host, pid, program: each with an 0x1f behind it */
+    size_t details_len;
+
+    uintptr_t *slots; /* a ticket, or (next free + 1) << 1 | 1 */
+    uint32_t slot_count, slot_room, slot_free; /* slot_free: index + 1, 0 for none */
+
+    struct hf_link listeners[LISTENER_BUCKETS];
+    struct hf_link batches; /* renewals under way */
+    struct hf_link surveys; /* inspections under way */
+    struct hf_link jobs;    /* of plain.c; the first one may be running */
+    bool job_running, jobs_busy;
+    struct hf_random random;
+};
+
+/* ---- tickets.c --------------------------------------------------------------------- */
+
+void redis_attempt(void *session, struct hf_ticket *ticket);
+void redis_withdraw(void *session, struct hf_ticket *ticket);
+
+/* The ticket in `slot` if it is that of `owner`, else NULL. */
+struct hf_ticket *slot_ticket(const struct redis_session *me, uint64_t slot,
+                              const char *owner, size_t owner_len);
+/* A slot, counted from 1, for a ticket to come; 0: out of memory. And its end. */
+uint32_t slot_reserve(struct redis_session *me);
+void slot_bind(struct redis_session *me, uint32_t slot, struct hf_ticket *ticket);
+void slot_free(struct redis_session *me, uint32_t slot);
+/* The ticket is nobody's any more for the server. */
+void slot_give(struct redis_session *me, struct hf_ticket *ticket);
+void slots_notice(struct redis_session *me); /* every ticket: attempt again */
+void slots_forget(struct redis_session *me, const void *ticket);
+
+/* When to look again at a simple lock: its holder may be one of another library, which
+ * says nothing when it lets go. `left`: of its lease, -1 if it has none. */
+int64_t poll_ms(struct redis_session *me, int64_t left);
+
+char kind_letter(const struct redis_session *me, int kind);
+const enum key_name *kind_keys(const struct redis_session *me, int kind);
+
+/* A reply that is an error, or none at all, as a code with a sentence. 0 if it is
+ * neither. */
+int reply_error(const struct resp *nodes, const hf_error *why, hf_error *ret_why);
+
+/* Numbers that a grant can have; the server may be anybody. */
+bool grant_is_sound(const struct hf_grant *grant);
+
+/* ---- listen.c ---------------------------------------------------------------------- */
+
+/* What the server pushes, and subscriptions to the channels of other clients. */
+void listen_start(struct redis_session *me);
+int listen_to(struct redis_session *me, struct hf_ticket *ticket);
+void listen_end(struct redis_session *me, struct hf_ticket *ticket);
+void listen_done(struct redis_session *me);
+void redis_message(void *session, const char *channel, size_t channel_len,
+                   const char *payload, size_t len);
+void redis_subscribed(void *session, const char *channel, size_t channel_len);
+
+/* ---- renew.c, requests.c, inspect.c, diagnose.c ------------------------------------- */
+
+void redis_renew(void *session, struct hf_ticket *const *tickets, size_t count,
+                 enum hf_renew_mode mode);
+void renew_forget(struct redis_session *me, const void *ticket);
+void renew_done(struct redis_session *me);
+
+void redis_ask(void *session, struct hf_request *request);
+
+void redis_inspect(struct redis_session *me, struct hf_request *request);
+void inspect_forget(struct redis_session *me, const void *request);
+void inspect_done(struct redis_session *me);
+
+void redis_diagnose(struct redis_session *me, struct hf_request *request);
+
+/* ---- Arguments of scripts ----------------------------------------------------------- */
+
+/* Arguments of one call; numbers are written into `text`. */
+struct args {
+    size_t count;
+    struct resp_arg arg[16];
+    char *at;
+    char text[512];
+};
+
+void args_init(struct args *args);
+void args_text(struct args *args, const char *text, size_t len);
+void args_number(struct args *args, int64_t number);
+void args_letter(struct args *args, char letter);
+/* Those of the scripts that take, for the ticket in `slot` (counted from 1). */
+void args_take(struct args *args, const struct redis_session *me,
+               const struct hf_ticket *ticket, uint64_t slot, char owner[OWNER_SIZE]);
+
+#endif

@@ -1,0 +1,434 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Tickets: asking for a place, leaving it, and the slots they have meanwhile.
+ *
+ * One script call each way, for every kind; the scripts do the queueing. Under the
+ * client's lock. The answer to an attempt is the script's reply, or later a message to
+ * our inbox (listen.c). The lease of a grant counts from before its request was sent.
+ */
+#include "plain.h"
+#include "session.h"
+
+#include "../../base/clock.h"
+#include "../../base/error.h"
+#include "../../base/mem.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* A waiter looks again after so long whatever it was told: it keeps the queue's side
+ * keys alive, and notices if the holder's client died without a word. */
+#define LOOK_AGAIN_MS 30000
+
+/* The same for one who cannot listen to the channel it should: out of memory. */
+#define OFTEN_MS 100
+
+/* Waiters that were told the same time to live must not all ask in one moment. */
+#define STAGGER_MS 2
+
+/* Looking again where nobody tells. No two waiters at the same intervals. */
+#define POLL_MIN_MS 20
+#define POLL_SPREAD_MS 60
+
+enum take_reply { TAKE_GRANTED = 1, TAKE_QUEUED = 2, TAKE_BUSY = 3 };
+
+/* ---- What differs between kinds ------------------------------------------------------ */
+
+static const enum key_name mutex_keys[] = { KEY_NAME,  KEY_TOKEN,    KEY_INFO,
+                                            KEY_QUEUE, KEY_FAIR,     KEY_PATIENCE,
+                                            KEY_CHANNEL, KEY_END };
+static const enum key_name simple_keys[] = { KEY_NAME, KEY_TOKEN, KEY_INFO, KEY_QUEUE,
+                                             KEY_END };
+static const enum key_name rw_keys[] = { KEY_NAME,  KEY_TOKEN, KEY_INFO,
+                                         KEY_QUEUE, KEY_RW,    KEY_END };
+static const enum key_name permits_keys[] = { KEY_NAME, KEY_TOKEN,   KEY_INFO, KEY_QUEUE,
+                                              KEY_SC,   KEY_PERMITS, KEY_END };
+static const enum key_name expiring_keys[] = { KEY_NAME,  KEY_TOKEN, KEY_INFO,
+                                               KEY_QUEUE, KEY_SC,    KEY_TIMEOUT,
+                                               KEY_END };
+static const enum key_name latch_keys[] = { KEY_NAME, KEY_INFO,   KEY_QUEUE,
+                                            KEY_GATE, KEY_OPENED, KEY_END };
+
+struct kind {
+    char letter;
+    const enum key_name *keys;
+    const struct script *take, *leave;
+};
+
+static const struct kind kinds[] = {
+    [HF_MUTEX] = { 'm', mutex_keys, &script_take_mutex, &script_leave_mutex },
+    [HF_REENTRANT] = { 'm', mutex_keys, &script_take_mutex, &script_leave_mutex },
+    [HF_FAIR] = { 'f', mutex_keys, &script_take_mutex, &script_leave_mutex },
+    [HF_READ] = { 'r', rw_keys, &script_take_rw, &script_leave_rw },
+    [HF_WRITE] = { 'w', rw_keys, &script_take_rw, &script_leave_rw },
+    [HF_PERMITS] = { 'p', permits_keys, &script_take_permits, &script_leave_permits },
+    [HF_EXPIRING] = { 'e', expiring_keys, &script_take_permits, &script_leave_permits },
+    [HF_LATCH] = { 'l', latch_keys, &script_latch_wait, &script_latch_leave },
+};
+
+static const struct kind simple = { 's', simple_keys, &script_simple_take,
+                                    &script_simple_leave };
+
+static const struct kind *kind_of(const struct redis_session *me, int kind)
+{
+    return me->layout == LAYOUT_SIMPLE ? &simple : &kinds[kind];
+}
+
+char kind_letter(const struct redis_session *me, int kind)
+{
+    return kind_of(me, kind)->letter;
+}
+
+const enum key_name *kind_keys(const struct redis_session *me, int kind)
+{
+    return kind_of(me, kind)->keys;
+}
+
+/* ---- Arguments ----------------------------------------------------------------------- */
+
+void args_init(struct args *args)
+{
+    args->count = 0;
+    args->at = args->text;
+}
+
+void args_text(struct args *args, const char *text, size_t len)
+{
+    args->arg[args->count++] = (struct resp_arg){ text, len };
+}
+
+void args_number(struct args *args, int64_t number)
+{
+    size_t room = (size_t)(args->text + sizeof(args->text) - args->at);
+    int len = snprintf(args->at, room, "%lld", (long long)number);
+    args_text(args, args->at, (size_t)len);
+    args->at += len;
+}
+
+void args_letter(struct args *args, char letter)
+{
+    *args->at = letter;
+    args_text(args, args->at++, 1);
+}
+
+static int64_t ttl_ms(const struct hf_ticket *ticket)
+{
+    return ticket->ttl_ns >= HF_NS_PER_MS ? ticket->ttl_ns / HF_NS_PER_MS : 1;
+}
+
+/* ---- Slots ----------------------------------------------------------------------------- */
+
+static bool slots_grow(struct redis_session *me)
+{
+    uint32_t room = me->slot_room ? 2 * me->slot_room : 16;
+    uintptr_t *slots = hf__realloc(me->slots, me->slot_room * sizeof(*slots),
+                                   room * sizeof(*slots));
+    if (!slots)
+        return false;
+    me->slots = slots;
+    me->slot_room = room;
+    return true;
+}
+
+uint32_t slot_reserve(struct redis_session *me)
+{
+    uint32_t slot = me->slot_free;
+    if (slot) {
+        me->slot_free = (uint32_t)(me->slots[slot - 1] >> 1);
+    } else {
+        if (me->slot_count == me->slot_room && !slots_grow(me))
+            return 0;
+        slot = ++me->slot_count;
+    }
+    me->slots[slot - 1] = 1;
+    return slot;
+}
+
+void slot_free(struct redis_session *me, uint32_t slot)
+{
+    if (!slot)
+        return;
+    me->slots[slot - 1] = (uintptr_t)me->slot_free << 1 | 1;
+    me->slot_free = slot;
+}
+
+void slot_bind(struct redis_session *me, uint32_t slot, struct hf_ticket *ticket)
+{
+    me->slots[slot - 1] = (uintptr_t)ticket;
+    ticket->store[0] = slot;
+}
+
+static int slot_take(struct redis_session *me, struct hf_ticket *ticket)
+{
+    uint32_t slot = ticket->store[0] ? 0 : slot_reserve(me);
+    if (slot)
+        slot_bind(me, slot, ticket);
+    return ticket->store[0] ? 0 : HF_ENOMEM;
+}
+
+void slot_give(struct redis_session *me, struct hf_ticket *ticket)
+{
+    listen_end(me, ticket);
+    slot_free(me, (uint32_t)ticket->store[0]);
+    ticket->store[0] = 0;
+}
+
+static struct hf_ticket *ticket_in(const struct redis_session *me, uint32_t slot)
+{
+    uintptr_t there = me->slots[slot];
+    return there & 1 ? NULL : (struct hf_ticket *)there;
+}
+
+struct hf_ticket *slot_ticket(const struct redis_session *me, uint64_t slot,
+                              const char *owner, size_t owner_len)
+{
+    struct hf_ticket *ticket = slot < me->slot_count ? ticket_in(me, (uint32_t)slot)
+                                                     : NULL;
+    return ticket && owner_is(owner, owner_len, &ticket->id) ? ticket : NULL;
+}
+
+/* Core lets what it is told pass where nobody waits. */
+void slots_notice(struct redis_session *me)
+{
+    for (uint32_t slot = 0; slot < me->slot_count; slot++)
+        if (ticket_in(me, slot))
+            me->host->ops->notice(me->host, ticket_in(me, slot));
+}
+
+void slots_forget(struct redis_session *me, const void *gone)
+{
+    for (uint32_t slot = 0; slot < me->slot_count; slot++)
+        if (ticket_in(me, slot) == gone)
+            slot_give(me, ticket_in(me, slot));
+}
+
+/* ---- Errors ---------------------------------------------------------------------------- */
+
+/* First words of error replies; those that say "not now" cannot have done anything. */
+static const struct {
+    const char *word;
+    int code;
+} errors[] = {
+    { "HOLDFAST mismatch", HF_EMISMATCH },
+    { "HOLDFAST corrupt", HF_ECORRUPT },
+    { "WRONGTYPE", HF_EMISMATCH },
+    { "OOM", HF_EFULL },
+    { "MISCONF", HF_EFULL },
+    { "BUSY", HF_EUNREACHABLE },
+    { "LOADING", HF_EUNREACHABLE },
+    { "MASTERDOWN", HF_EUNREACHABLE },
+    { "TRYAGAIN", HF_EUNREACHABLE },
+    { "CLUSTERDOWN", HF_EUNREACHABLE },
+    { "MOVED", HF_EUNSUPPORTED },
+    { "ASK", HF_EUNSUPPORTED },
+};
+
+int reply_error(const struct resp *nodes, const hf_error *why, hf_error *ret_why)
+{
+    if (!nodes) {
+        *ret_why = *why;
+        return why->code;
+    }
+    if (nodes[0].type != RESP_ERROR)
+        return 0;
+    int code = HF_EREFUSED;
+    for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++)
+        if (resp_begins(&nodes[0], errors[i].word))
+            code = errors[i].code;
+    if (code == HF_EMISMATCH)
+        return hf__fail_code(ret_why, code);
+    int len = nodes[0].len < 160 ? (int)nodes[0].len : 160;
+    return hf__fail(ret_why, code, "the server says: %.*s", len, nodes[0].text);
+}
+
+/* ---- Attempt --------------------------------------------------------------------------- */
+
+static int64_t number_at(const struct resp *nodes, size_t index)
+{
+    int64_t number = 0;
+    const struct resp *value = resp_at(nodes, 0, index);
+    return value && resp_number(value, &number) ? number : 0;
+}
+
+bool grant_is_sound(const struct hf_grant *grant)
+{
+    return grant->token > 0 && grant->token <= INT64_MAX && grant->span > 0 &&
+           grant->ttl_ns > 0;
+}
+
+static bool take_granted(struct redis_session *me, struct hf_ticket *ticket,
+                         const struct resp *nodes, int64_t sent_ns)
+{
+    struct hf_grant grant = {
+        .token = (uint64_t)number_at(nodes, 1),
+        .span = (uint32_t)number_at(nodes, 2),
+        .ttl_ns = number_at(nodes, 3) * HF_NS_PER_MS,
+        .since_ns = sent_ns,
+    };
+    if (ticket->kind == HF_LATCH)
+        grant = (struct hf_grant){ .token = 1, .span = 1 };
+    else if (!grant_is_sound(&grant))
+        return false;
+    listen_end(me, ticket);
+    if (ticket->kind == HF_LATCH)
+        slot_give(me, ticket);
+    me->host->ops->granted(me->host, ticket, &grant);
+    return true;
+}
+
+int64_t poll_ms(struct redis_session *me, int64_t left)
+{
+    uint16_t dice = 0;
+    hf__random(&me->random, &dice, sizeof(dice));
+    int64_t poll = POLL_MIN_MS + dice % POLL_SPREAD_MS;
+    return left >= 0 && left < poll ? left + 1 : poll;
+}
+
+static void take_queued(struct redis_session *me, struct hf_ticket *ticket,
+                        const struct resp *nodes, int64_t sent_ns)
+{
+    int64_t left = number_at(nodes, 1), place = number_at(nodes, 2);
+    bool foreign = number_at(nodes, 3) != 0;
+    ticket->store[2] = (uint64_t)sent_ns;
+    ticket->store[3] = (uint64_t)number_at(nodes, 4);
+    if (left < 0 || left > LOOK_AGAIN_MS)
+        left = LOOK_AGAIN_MS;
+    /* Behind others there is nothing to be seen at the moment a lease may end. */
+    left += 1 + (place < 1000 ? place : 1000) * STAGGER_MS;
+    if (foreign && me->layout == LAYOUT_SIMPLE)
+        left = poll_ms(me, left);
+    if (!foreign)
+        listen_end(me, ticket);
+    me->host->ops->queued(me->host, ticket, left * HF_NS_PER_MS);
+    /* After `queued`: a subscription that is there already is confirmed at once. */
+    if (foreign && me->layout == LAYOUT_REDISSON && listen_to(me, ticket) != 0)
+        me->host->ops->queued(me->host, ticket, OFTEN_MS * HF_NS_PER_MS);
+}
+
+static void take_reply(void *session, void *subject, uint64_t word,
+                       const struct resp *nodes, int64_t sent_ns, const hf_error *gone)
+{
+    (void)word;
+    struct redis_session *me = session;
+    struct hf_ticket *ticket = subject;
+    hf_error why;
+    int rc = reply_error(nodes, gone, &why);
+    int64_t answer = rc == 0 && nodes[0].type == RESP_ARRAY ? number_at(nodes, 0) : 0;
+    if (rc == 0 && answer == TAKE_GRANTED && take_granted(me, ticket, nodes, sent_ns)) {
+        return;
+    } else if (rc == 0 && answer == TAKE_QUEUED) {
+        take_queued(me, ticket, nodes, sent_ns);
+    } else if (rc == 0 && answer == TAKE_BUSY) {
+        slot_give(me, ticket);
+        me->host->ops->busy(me->host, ticket);
+    } else {
+        if (rc == 0)
+            rc = hf__fail(&why, HF_ECORRUPT, "the server's answer makes no sense");
+        if (rc != HF_EUNREACHABLE && rc != HF_EUNCERTAIN)
+            slot_give(me, ticket);
+        me->host->ops->failed(me->host, ticket, &why);
+    }
+}
+
+static void add_flags(struct args *args, const struct hf_ticket *ticket)
+{
+    char *from = args->at;
+    if (ticket->flags & HF_TICKET_TRY)
+        *args->at++ = 't';
+    if (ticket->flags & HF_TICKET_YIELD)
+        *args->at++ = 'y';
+    args_text(args, from, (size_t)(args->at - from));
+}
+
+static void add_details(struct args *args, const struct redis_session *me,
+                        const struct hf_ticket *ticket)
+{
+    char *from = args->at;
+    size_t note = strnlen(ticket->note, HF_NOTE_MAX);
+    *args->at++ = (char)('0' + ticket->kind);
+    *args->at++ = '\x1f';
+    memcpy(args->at, me->details, me->details_len);
+    memcpy(args->at + me->details_len, ticket->note, note);
+    args->at += me->details_len + note;
+    args_text(args, from, (size_t)(args->at - from));
+}
+
+void args_take(struct args *args, const struct redis_session *me,
+               const struct hf_ticket *ticket, uint64_t slot, char owner[OWNER_SIZE])
+{
+    args_text(args, owner, owner_write(owner, me->layout, &ticket->id));
+    args_number(args, ttl_ms(ticket));
+    args_number(args, ticket->reserve);
+    args_text(args, me->inbox, INBOX_SIZE);
+    args_number(args, (int64_t)slot - 1);
+    add_details(args, me, ticket);
+    add_flags(args, ticket);
+    args_letter(args, kind_of(me, ticket->kind)->letter);
+    args_number(args, ticket->permits);
+    args_number(args, ticket->limit);
+}
+
+void redis_attempt(void *session, struct hf_ticket *ticket)
+{
+    struct redis_session *me = session;
+    const struct kind *kind = kind_of(me, ticket->kind);
+    struct keys keys;
+    struct args args;
+    char owner[OWNER_SIZE];
+    hf_error why;
+    if (!me->scripts) {
+        plain_attempt(me, ticket);
+        return;
+    }
+    if (slot_take(me, ticket) != 0) {
+        hf__fail_code(&why, HF_ENOMEM);
+        me->host->ops->failed(me->host, ticket, &why);
+        return;
+    }
+    keys_fill(&keys, kind->keys, ticket->name, ticket->name_len);
+    args_init(&args);
+    args_take(&args, me, ticket, ticket->store[0], owner);
+    link_eval(me->link, kind->take, keys.key, keys.count, args.arg, args.count,
+              take_reply, ticket, 0);
+}
+
+/* ---- Withdraw -------------------------------------------------------------------------- */
+
+static void leave_reply(void *session, void *subject, uint64_t word,
+                        const struct resp *nodes, int64_t sent_ns, const hf_error *gone)
+{
+    (void)word;
+    (void)sent_ns;
+    struct redis_session *me = session;
+    struct hf_ticket *ticket = subject;
+    hf_error why;
+    int64_t number;
+    int rc = reply_error(nodes, gone, &why);
+    enum hf_withdrawal answer = HF_WITHDRAWAL_UNKNOWN;
+    if (rc == 0 && resp_number(&nodes[0], &number))
+        answer = number ? HF_WITHDRAWN : HF_GONE;
+    else if (rc == HF_EMISMATCH)
+        answer = HF_GONE; /* the name is somebody else's now */
+    if (answer != HF_WITHDRAWAL_UNKNOWN)
+        slot_give(me, ticket);
+    me->host->ops->withdrawn(me->host, ticket, answer);
+}
+
+void redis_withdraw(void *session, struct hf_ticket *ticket)
+{
+    struct redis_session *me = session;
+    const struct kind *kind = kind_of(me, ticket->kind);
+    struct keys keys;
+    struct args args;
+    char owner[OWNER_SIZE];
+    if (!me->scripts) {
+        plain_withdraw(me, ticket);
+        return;
+    }
+    keys_fill(&keys, kind->keys, ticket->name, ticket->name_len);
+    args_init(&args);
+    args_text(&args, owner, owner_write(owner, me->layout, &ticket->id));
+    args_letter(&args, kind->letter);
+    link_eval(me->link, kind->leave, keys.key, keys.count, args.arg, args.count,
+              leave_reply, ticket, 0);
+}

@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: MIT
+"""evict, revoke, adopt, inspect: every kind."""
+
+from cases_mutex import JAVA, java_queues, java_takes
+from cases_rw import java_reads
+from world import owner, raw
+
+
+def lost(w, number):
+    return (f"holdfast:{number % 10}", f"l {number} {owner(number)}") in w.heard()
+
+
+def case_evict_mutex(w):
+    for kind in "mf":
+        token = w.take(1, kind, reserve=10)[1]
+        w.take(2, kind)
+        assert w.evict(token - 1) == 0 and w.evict(token + 10) == 0
+        assert w.hash(w.name) == {owner(1): "1"} and w.heard() == []
+        assert w.evict(token + 9) == 1 and w.evict(token) == 0
+        heard = w.heard()
+        assert heard[0][1].startswith("g 2 ") and heard[1][1] == "l 1 " + owner(1)
+        assert w.hash(w.name) == {owner(2): "1"} and w.leave(1, kind) == 0
+        w.leave(2, kind)
+        assert w.keys() == []
+
+
+def case_evict_rw(w):
+    token = w.take_rw(1, "w")[1]
+    w.take_rw(2, "r")
+    assert w.evict(token) == 1 and lost(w, 1) and owner(2) in w.hash(w.name)
+    token = int(w.record(2)[5])
+    w.take_rw(3, "w")
+    assert w.evict(token) == 1 and lost(w, 2) and owner(3) + ":write" in w.hash(w.name)
+    w.leave_rw(3, "w")
+    assert w.keys() == []
+
+
+def case_evict_permits(w):
+    for kind in "pe":
+        token = w.take_count(1, kind, limit=1)[1]
+        w.take_count(2, kind, limit=1)
+        assert w.evict(token) == 1 and lost(w, 1) and w.record(2)[0] == "h"
+        assert w.evict(token) == 0 and w.leave_count(1, kind) == 0
+        w.leave_count(2, kind)
+        assert w.keys() == []
+
+
+def case_evict_simple(w):
+    token = w.simple_take(1)[1]
+    w.simple_take(2)
+    assert w.evict(token, "s") == 1 and w.redis("GET", w.name) == "%032x" % 2
+    w.simple_leave(2)
+    assert w.keys() == []
+
+
+def case_evict_redisson(w):
+    java_takes(w)
+    w.redis("SET", w.token, 41)
+    assert w.evict(42) == 0 and w.evict(41) == 1 and w.keys() == []
+    java_takes(w)
+    w.take(2)
+    assert w.evict(41) == 1 and w.hash(w.name) == {owner(2): "1"}
+    w.leave(2)
+    java_reads(w)
+    w.redis("SET", w.token, 43)
+    assert w.evict(43) == 0 and JAVA in w.hash(w.name)
+
+
+def case_evict_expired(w):
+    token = w.take(1, ttl=20)[1]
+    w.take(2)
+    w.pass_time(25)
+    assert w.evict(token) == 0 and w.heard() == []
+
+
+def case_revoke(w):
+    token = w.take(1)[1]
+    w.take(2)
+    assert w.revoke(token) == 1 and w.revoke() == 1 and w.revoke(token + 1) == 0
+    assert w.heard() == [("holdfast:1", "r 1 " + owner(1))] * 2
+    w.redis("DEL", w.name)
+    assert w.revoke() == 0
+    w.redis("FLUSHALL")
+    w.take_rw(1, "r")
+    w.take_rw(2, "r")
+    assert w.revoke() == 2 and len(w.heard()) == 2
+    w.redis("FLUSHALL")
+    w.take_rw(1, "w")
+    assert w.revoke() == 1
+    w.redis("FLUSHALL")
+    w.take_count(1)
+    w.take_count(2)
+    assert w.revoke() == 2
+    w.redis("FLUSHALL")
+    w.simple_take(1)
+    assert w.revoke() == 1
+
+
+def adopt(w, keys, kind, take, leave):
+    token, span = take(1)[1:3]
+    assert w.adopt(keys, 9, 2, kind) is None
+    for _ in range(2):  # the second is a repeat
+        reply = w.adopt(keys, 1, 2, kind)
+        assert reply[:3] == [token, span, 40000], reply
+    who = owner(1) if kind != "s" else "%032x" % 1
+    assert w.heard() == [("holdfast:1", "l 1 " + who)]
+    assert w.redis("HEXISTS", w.info, who) == 0
+    if kind in "rwmfs":
+        assert w.redis("PTTL", w.name) > 39000 and w.redis("PTTL", w.info) > 39000
+    if kind == "r":
+        assert w.redis("PTTL", w.reader_key(2)) > 39000
+    if kind in "pe":
+        zset = keys[-1]
+        assert int(w.redis("ZRANGE", zset, 0, -1, "WITHSCORES")[1]) > w.ms() + 39000
+    assert leave(1) == 0 and take(2)[:2] == [1, token]
+    assert w.redis("HLEN", w.info) >= 1 and leave(2) == 1 and w.keys() == [], w.keys()
+
+
+def case_adopt(w):
+    for kind in "mf":
+        adopt(w, w.mutex_keys(), kind, lambda n: w.take(n, kind),
+              lambda n: w.leave(n, kind))
+    for kind in "rw":
+        adopt(w, w.rw_keys(), kind, lambda n: w.take_rw(n, kind),
+              lambda n: w.leave_rw(n, kind))
+    for kind in "pe":
+        adopt(w, w.count_keys(kind), kind, lambda n: w.take_count(n, kind),
+              lambda n: w.leave_count(n, kind))
+    adopt(w, w.rw_keys()[:4], "s", w.simple_take, w.simple_leave)
+
+
+def rows(w):
+    return [row[:3] + row[4:7] for row in w.inspect()]
+
+
+def case_inspect_mutex(w):
+    assert w.inspect() == []
+    token = w.take(1)[1]
+    w.take(2)
+    w.take(3, "f")
+    java_queues(w, JAVA)
+    assert rows(w) == [["h", "m", owner(1), 1, 0, 0], ["w", "m", owner(2), 1, 0, 0],
+                       ["w", "f", owner(3), 1, 0, 1], ["w", "f", JAVA, 1, 0, 2]]
+    holder, waiter, _, java = w.inspect()
+    assert holder[3] == token and 0 <= holder[7] < 1000 and 29000 < holder[8] <= 30000
+    assert holder[9] == "host\x1f1\x1fprog\x1fa note" and waiter[8] == -1
+    assert java[7] == -1 and java[9] == JAVA
+
+
+def case_inspect_foreign(w):
+    java_takes(w, count=2)
+    w.redis("SET", w.token, 7)
+    assert [r[:7] for r in w.inspect()] == [["h", "m", JAVA, 7, 2, 0, 0]]
+    w.redis("DEL", w.name)
+    java_reads(w)
+    assert rows(w) == [["h", "r", JAVA, 1, 0, 0]] and w.inspect()[0][8] > 29000
+
+
+def case_inspect_others(w):
+    w.take_rw(1, "w")
+    assert rows(w) == [["h", "w", owner(1), 1, 0, 0]]
+    w.redis("FLUSHALL")
+    w.take_count(1, permits=2)
+    assert rows(w) == [["h", "p", owner(1), 2, 3, 0]] and w.inspect()[0][8] > 29000
+    w.redis("FLUSHALL")
+    w.take_count(1, "e")
+    w.redis("ZADD", w.timeout, w.ms() + 90000, raw(0xFE00))
+    assert rows(w) == [["h", "e", owner(1), 1, 3, 0],
+                       ["h", "e", owner(0xFE00), 1, 3, 0]]
+    w.redis("FLUSHALL")
+    w.latch_set(4, 1)
+    w.latch_wait(1)
+    assert rows(w) == [["l", "l", "", 4, 0, 0], ["w", "l", owner(1), 1, 0, 0]]
+    w.redis("FLUSHALL")
+    version = w.cell_set(0, 1, b"x")[1]
+    assert w.inspect()[0][:4] == ["c", "c", "", version]
+    w.redis("FLUSHALL")
+    w.redis("SET", w.name, 5)
+    assert rows(w) == [["s", "p", "", 5, 0, 0]]
+    w.redis("FLUSHALL")
+    w.simple_take(1)
+    assert rows(w) == [["h", "m", "%032x" % 1, 1, 0, 0]]

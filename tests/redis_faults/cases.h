@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * How the redis: store fails, on real servers and through holdfast.h alone. A case is a
+ * process with a server of its own. It has to show what the caller sees, that nobody
+ * believes to hold what somebody else can have, that nothing stays behind longer than
+ * its lease, and that the same client works again when the fault is over.
+ */
+#ifndef REDIS_CASES_H
+#define REDIS_CASES_H
+
+#include <stdatomic.h>
+
+#include "../../include/holdfast.h"
+#include "../harness/check.h"
+#include "../harness/redis_raw.h"
+#include "../harness/redis_server.h"
+#include "../harness/tcp_proxy.h"
+
+struct fault_case {
+    const char *name;
+    void (*run)(void);
+};
+
+/* One array per source, ended by a NULL name. */
+extern const struct fault_case connection_cases[]; /* CLIENT KILL, SCRIPT FLUSH */
+extern const struct fault_case server_cases[];     /* stalls, restarts, lost data */
+extern const struct fault_case access_cases[];     /* passwords, ACLs, replicas */
+extern const struct fault_case wire_cases[];       /* a bad network in between */
+
+/* ---- The case's world ------------------------------------------------------------ */
+
+struct world {
+    char directory[64]; /* empty at the beginning, removed at the end */
+    int protocol;       /* 2 or 3: what our clients speak */
+    struct redis_server server;
+    struct raw *raw; /* to that server */
+    struct tcp_proxy *proxy;
+};
+
+extern struct world world;
+
+/* Starts the server (options for its command line, or NULL), or starts it again. */
+void world_start(const char *const *options);
+void world_kill(void);
+void world_done(void); /* all of it, from whatever state */
+
+/* A client on the server's socket; or through the proxy, which is started if there is
+ * none, with requests that are given up after REQUEST_MS. `user` "" or "name:word@". */
+hf_client *opened(void);
+hf_client *opened_through(const char *user);
+void url_through(char *url, size_t size, const char *user);
+
+#define REQUEST_MS 200
+
+/* ---- Locks ----------------------------------------------------------------------- */
+
+/* A mutex, with a lease that is renewed. */
+int lock(hf_client *client, const char *name, int64_t timeout_ms, int64_t lease_ms,
+         hf_hold **ret_hold);
+hf_hold *locked(hf_client *client, const char *name, int64_t lease_ms);
+
+/* One that waits for ever, and stands in the queue; its end. */
+hf_op *waiting(hf_client *client, const char *name, int64_t lease_ms);
+hf_hold *waited(hf_op *op);
+
+/* What a watch was told. */
+struct events {
+    atomic_int lost;
+    atomic_int doubtful;
+};
+void watch(hf_hold *hold, struct events *events);
+
+/* Somebody else, as Redisson would: takes the name if it is free, for a minute. */
+bool rival_try(const char *name);
+void rival_release(const char *name);
+
+/* As long as the hold says HELD nobody else gets the name. And: that for `ms`, during
+ * which it never says anything else. */
+void check_guarded(const hf_hold *hold, const char *name);
+void check_stays_held(const hf_hold *hold, const char *name, int64_t ms);
+
+/* The code is one of a list ended by 1. */
+void check_one_of(int rc, const char *file, int line, const int *codes);
+#define CHECK_ONE_OF(rc, ...)                                                          \
+    check_one_of((rc), __FILE__, __LINE__, (const int[]){ __VA_ARGS__, 1 })
+
+/* The database has nothing but last tokens: now, or if a lease is given when that is
+ * over at the latest (and some patience for a busy machine). */
+void check_nothing_left(int64_t lease_ms);
+
+/* The same client takes and releases a name; how long that took, with the fault just
+ * over. */
+int64_t check_recovers(hf_client *client);
+
+/* One row of the table that is printed at the end. */
+void report(const char *fault, int64_t recovered_ms, const char *saw, ...)
+    __attribute__((format(printf, 3, 4)));
+
+#endif
