@@ -17,10 +17,11 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#define BENCH_FIGURES 4 /* what one sample may yield */
+#define BENCH_FIGURES 5 /* what one sample may yield */
 #define BENCH_ROUNDS_MAX 25
-#define BENCH_ROWS_MAX 64
+#define BENCH_ROWS_MAX 128
 #define BENCH_WORKERS 8
+#define BENCH_WORKERS_MAX 64
 
 enum goal {
     GOAL_NONE,
@@ -38,9 +39,12 @@ struct measure {
     double target;
 };
 
+struct redis;
+
 /* One row. A figure that does not exist is NAN. */
 struct row {
     struct measure measure;
+    const char *peer; /* another library, in the place of the raw limit; or NULL */
     double ours, raw, ratio;
     bool ok;
 };
@@ -54,6 +58,9 @@ struct bench {
     char dir[256];        /* ours alone; removed at the end */
     const char *json;
     const char *only;
+    const char *peers; /* directory of what the other libraries need; NULL: without */
+    struct redis *redis; /* the server of this run, once it is needed */
+    bool no_redis;       /* there is none to be had */
     int failures;
     size_t row_count;
     struct row rows[BENCH_ROWS_MAX];
@@ -72,6 +79,9 @@ int bench_alternate(struct bench *bench, const char *title, sampler *ours,
 
 void bench_report(struct bench *bench, const struct measure *measure, double ours,
                   double raw);
+/* Beside another library, `theirs` instead of the raw limit. */
+void bench_report_peer(struct bench *bench, const struct measure *measure,
+                       const char *peer, double ours, double theirs);
 /* The row could not be measured. */
 void bench_missing(struct bench *bench, const struct measure *measure);
 
@@ -103,14 +113,21 @@ struct contest {
     int (*enter)(void *state);
     int (*leave)(void *state);
     void (*end)(void *state);
-    bool timed; /* measure each wait */
+    int workers;  /* 0: BENCH_WORKERS */
+    bool apart;   /* a lock for each */
+    bool timed;   /* measure each wait */
+    bool one_core;
     bool processes;
 };
 
 /* Figures: acquisitions/s, share of the slowest worker (1 = fair share); if timed:
- * median wait and longest wait in ns. */
-enum { RATE, SLOWEST, WAIT_MEDIAN, WAIT_MAX };
+ * median wait and longest wait in ns; acquisitions in all. */
+enum { RATE, SLOWEST, WAIT_MEDIAN, WAIT_MAX, ENTERED };
 int contest_sample(struct bench *bench, void *contest, struct figures *ret_figures);
+
+/* Workers with a client of ours, on the store of `text`; or threads that share the
+ * client `shared`. */
+extern const struct contest contest_ours;
 
 /* ---- Raw limits (raw.c) ---------------------------------------------------------- */
 
@@ -124,6 +141,33 @@ extern const struct contest contest_flock; /* 8 open files, one inode */
 extern const struct contest contest_ring;  /* 8 processes pass a token through pipes */
 extern const struct contest contest_mutex; /* 8 threads, one pthread mutex */
 
+/* ---- What the stores share -------------------------------------------------------- */
+
+/* One thread takes and releases one lock of the client `arg`. Figures: ns and CPU ns of
+ * a pair. */
+int ours_pair(struct bench *bench, void *arg, struct figures *ret_figures);
+
+/* A thousand waiters in one client. `watch` is told before and after they do nothing
+ * but wait. */
+struct crowd_plan {
+    const char *url;
+    int idle_ms;
+    void (*watch)(void *arg, bool begins);
+    void *arg;
+};
+enum { PER_HANDOFF, PER_WAITER, THREADS, IDLE_CPU };
+int ours_crowd(struct bench *bench, void *plan, struct figures *ret_figures);
+
+/* bench->held locks in one client. `watch` as above, for the time of renewing. */
+struct held_plan {
+    const char *url;
+    void (*watch)(void *arg, bool begins);
+    void *arg;
+};
+enum { PER_HOLD, CPU_SHARE };
+int ours_held(struct bench *bench, const struct held_plan *plan,
+              struct figures *ret_figures);
+
 /* ---- Groups of rows -------------------------------------------------------------- */
 
 void rows_pair(struct bench *bench);
@@ -132,5 +176,11 @@ void rows_threads(struct bench *bench);
 void rows_waiters(struct bench *bench);
 void rows_held(struct bench *bench);
 void rows_cli(struct bench *bench);
+void rows_redis_pair(struct bench *bench);
+void rows_redis_contest(struct bench *bench);
+void rows_redis_many(struct bench *bench);
+void rows_redis_crowd(struct bench *bench);
+void rows_redis_held(struct bench *bench);
+void rows_redis_peers(struct bench *bench);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Eight workers fight for one thing, as processes or as threads, for a fixed time.
+ * Workers, mostly eight, fight for one thing, as processes or as threads, for a fixed time.
  *
  * Workers report through a page they share with the parent: how often they got in, and,
  * if the contest is timed, a histogram of their waits (four buckets per octave). All of
@@ -32,7 +32,8 @@ struct slot {
 struct arena {
     _Alignas(64) atomic_int stop;
     _Alignas(64) atomic_int ready;
-    struct slot slots[BENCH_WORKERS];
+    int workers;
+    struct slot slots[BENCH_WORKERS_MAX];
 };
 
 struct worker {
@@ -72,7 +73,7 @@ static double median_wait(const struct arena *arena, uint64_t total)
     int bucket = 0;
 
     for (; bucket < BUCKETS; bucket++) {
-        for (int i = 0; i < BENCH_WORKERS; i++)
+        for (int i = 0; i < arena->workers; i++)
             seen += arena->slots[i].waits[bucket];
         if (seen * 2 >= total)
             break;
@@ -168,7 +169,7 @@ static struct figures contest_figures(const struct contest *contest,
     uint64_t total = 0, least = UINT64_MAX;
     int64_t longest = 0;
 
-    for (int i = 0; i < BENCH_WORKERS; i++) {
+    for (int i = 0; i < arena->workers; i++) {
         const struct slot *slot = &arena->slots[i];
 
         total += slot->entered;
@@ -176,9 +177,10 @@ static struct figures contest_figures(const struct contest *contest,
         longest = slot->longest > longest ? slot->longest : longest;
     }
     figures.v[RATE] = (double)total * 1e9 / (double)elapsed;
-    figures.v[SLOWEST] = total ? (double)least * BENCH_WORKERS / (double)total : 0;
+    figures.v[SLOWEST] = total ? (double)least * arena->workers / (double)total : 0;
     figures.v[WAIT_MEDIAN] = contest->timed ? median_wait(arena, total) : 0;
     figures.v[WAIT_MAX] = (double)longest;
+    figures.v[ENTERED] = (double)total;
     return figures;
 }
 
@@ -204,7 +206,7 @@ static int64_t contest_time(struct arena *arena, int started, int gate_write,
 int contest_sample(struct bench *bench, void *arg, struct figures *ret_figures)
 {
     struct contest *contest = arg;
-    struct worker workers[BENCH_WORKERS];
+    struct worker workers[BENCH_WORKERS_MAX];
     struct arena *arena;
     int gate[2], started = 0, rc = 0;
     int64_t elapsed;
@@ -213,8 +215,12 @@ int contest_sample(struct bench *bench, void *arg, struct figures *ret_figures)
                  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (arena == MAP_FAILED || pipe(gate))
         return bench_error("cannot set up the workers", NULL);
-    pin_all();
-    for (; started < BENCH_WORKERS && rc == 0; started += rc == 0) {
+    arena->workers = contest->workers ? contest->workers : BENCH_WORKERS;
+    if (contest->one_core)
+        pin_one();
+    else
+        pin_all();
+    for (; started < arena->workers && rc == 0; started += rc == 0) {
         workers[started] = (struct worker){ contest, arena, 0, 0, started, gate[0] };
         rc = worker_start(&workers[started], gate[1]);
     }
@@ -224,6 +230,7 @@ int contest_sample(struct bench *bench, void *arg, struct figures *ret_figures)
         rc |= arena->slots[i].failed;
     }
     *ret_figures = contest_figures(contest, arena, elapsed);
+    pin_all();
     close(gate[0]);
     munmap(arena, sizeof *arena);
     return rc ? -1 : 0;

@@ -211,16 +211,17 @@ static void row_print(const struct row *row)
     if (row->measure.goal != GOAL_NONE)
         snprintf(target, sizeof target, "%s%g", goal_sign(row->measure.goal),
                  row->measure.target);
-    printf("bench: %s %s ours=%s raw=%s ratio=%s target=%s %s\n", row->measure.store,
+    printf("bench: %s %s ours=%s raw=%s ratio=%s target=%s %s", row->measure.store,
            row->measure.name, number(ours, sizeof ours, row->ours, "-"),
            number(raw, sizeof raw, row->raw, "-"),
            number(ratio, sizeof ratio, row->ratio, "-"), target,
            row->ok ? "ok" : "short");
+    printf("%s%s\n", row->peer ? " peer=" : "", row->peer ? row->peer : "");
     fflush(stdout);
 }
 
-void bench_report(struct bench *bench, const struct measure *measure, double ours,
-                  double raw)
+void bench_report_peer(struct bench *bench, const struct measure *measure,
+                       const char *peer, double ours, double raw)
 {
     struct row *row;
 
@@ -228,11 +229,18 @@ void bench_report(struct bench *bench, const struct measure *measure, double our
         return;
     row = &bench->rows[bench->row_count++];
     row->measure = *measure;
+    row->peer = peer;
     row->ours = ours;
     row->raw = raw;
     row->ratio = raw != 0 ? ours / raw : NAN;
     row->ok = goal_met(row);
     row_print(row);
+}
+
+void bench_report(struct bench *bench, const struct measure *measure, double ours,
+                  double raw)
+{
+    bench_report_peer(bench, measure, NULL, ours, raw);
 }
 
 void bench_missing(struct bench *bench, const struct measure *measure)
@@ -251,7 +259,7 @@ static void row_json(FILE *out, const struct row *row, const char *separator)
     fprintf(out,
             "%s\n    {\"store\": \"%s\", \"measure\": \"%s\", \"unit\": \"%s\", "
             "\"ours\": %s, \"raw\": %s, \"ratio\": %s, \"goal\": \"%s\", "
-            "\"target\": %s, \"verdict\": \"%s\"}",
+            "\"target\": %s, \"verdict\": \"%s\"",
             separator, row->measure.store, row->measure.name, row->measure.unit,
             number(ours, sizeof ours, row->ours, "null"),
             number(raw, sizeof raw, row->raw, "null"),
@@ -260,6 +268,9 @@ static void row_json(FILE *out, const struct row *row, const char *separator)
             judged ? number(target, sizeof target, row->measure.target, "null")
                    : "null",
             row->ok ? "ok" : "short");
+    if (row->peer)
+        fprintf(out, ", \"peer\": \"%s\"", row->peer);
+    fprintf(out, "}");
 }
 
 /* Makes the directories that `path` needs. */

@@ -24,6 +24,7 @@ struct seat {
     hf_client *client;
     hf_hold *hold;
     hf_want want;
+    char name[32];
     bool own_client;
 };
 
@@ -32,14 +33,14 @@ static int seat_begin(struct contest *contest, int index, void **ret_state)
     struct seat *seat = calloc(1, sizeof *seat);
     hf_error why;
 
-    (void)index;
     *ret_state = seat;
     if (!seat)
         return bench_error("worker", NULL);
     seat->client = contest->shared;
     seat->own_client = !contest->shared;
-    seat->want =
-        contest->kind == HF_FAIR ? hf_fair("contested") : hf_mutex("contested");
+    snprintf(seat->name, sizeof seat->name, contest->apart ? "apart/%d" : "contested",
+             index);
+    seat->want = contest->kind == HF_FAIR ? hf_fair(seat->name) : hf_mutex(seat->name);
     if (seat->own_client && hf_open(contest->text, NULL, &seat->client, &why))
         return bench_error(contest->text, &why);
     return 0;
@@ -74,7 +75,7 @@ static void seat_end(void *state)
     free(seat);
 }
 
-static const struct contest contest_ours = {
+const struct contest contest_ours = {
     .begin = seat_begin,
     .enter = seat_enter,
     .leave = seat_leave,

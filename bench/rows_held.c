@@ -15,10 +15,9 @@
 
 #define DEFAULT_TTL_S 30
 
-enum { PER_HOLD, CPU_SHARE };
-
 struct estate {
     struct bench *bench;
+    const struct held_plan *plan;
     hf_client *client;
     hf_hold **holds;
     size_t count;
@@ -69,12 +68,18 @@ static int estate_check(const struct estate *estate)
 /* Share of a core over `ms`, scaled from the short lease to the default one. */
 static int estate_renew(struct estate *estate, double *ret_share)
 {
-    int64_t ms = estate->ttl_ms * 3 / 2, start = cpu_ns();
+    int64_t ms = estate->ttl_ms * 3 / 2, start;
+    const struct held_plan *plan = estate->plan;
     double busy;
 
+    if (plan->watch)
+        plan->watch(plan->arg, true);
+    start = cpu_ns();
     if (estate_run(estate, ms) || estate_check(estate))
         return -1;
     busy = (double)(cpu_ns() - start) / ((double)ms * 1e6);
+    if (plan->watch)
+        plan->watch(plan->arg, false);
     *ret_share = busy * (double)estate->ttl_ms / (DEFAULT_TTL_S * 1000) * 100;
     return 0;
 }
@@ -99,22 +104,34 @@ static int estate_measure(struct estate *estate, struct figures *figures)
     return rc;
 }
 
-static void held_rows(struct bench *bench, const char *url,
-                      const struct measure rows[2])
+int ours_held(struct bench *bench, const struct held_plan *plan,
+              struct figures *ret_figures)
 {
     hf_options options = { .size = sizeof options, .driver = HF_DRIVER_USER };
-    struct estate estate = { .bench = bench, .ttl_ms = bench->quick ? 300 : 6000 };
-    struct figures figures = { { 0 } };
+    struct estate estate = { .bench = bench,
+                             .plan = plan,
+                             .ttl_ms = bench->quick ? 300 : 6000 };
     hf_error why;
     int rc;
 
-    pin_one();
-    rc = hf_open(url, &options, &estate.client, &why);
+    rc = hf_open(plan->url, &options, &estate.client, &why);
     if (rc)
-        bench_error(url, &why);
+        bench_error(plan->url, &why);
     else
-        rc = estate_measure(&estate, &figures);
+        rc = estate_measure(&estate, ret_figures);
     hf_close(estate.client);
+    return rc;
+}
+
+static void held_rows(struct bench *bench, const char *url,
+                      const struct measure rows[2])
+{
+    const struct held_plan plan = { .url = url };
+    struct figures figures = { { 0 } };
+    int rc;
+
+    pin_one();
+    rc = ours_held(bench, &plan, &figures);
     pin_all();
     for (int i = 0; i < 2; i++) {
         if (rc)

@@ -12,7 +12,7 @@
 
 #define BATCH 256
 
-static int ours_pair(struct bench *bench, void *client, struct figures *ret_figures)
+int ours_pair(struct bench *bench, void *client, struct figures *ret_figures)
 {
     int64_t start = now_ns(), cpu = cpu_ns(), pairs = 0;
     hf_hold *hold;

@@ -14,8 +14,6 @@
 #define WAITERS 1000
 #define IDLE_MS 200
 
-enum { PER_HANDOFF, PER_WAITER, THREADS, IDLE_CPU };
-
 struct crowd {
     hf_client *client;
     int waiting;
@@ -45,9 +43,10 @@ static int crowd_turn(struct crowd *crowd, int timeout_ms)
 }
 
 /* Lets the loop settle, then measures the CPU time of doing nothing. */
-static double crowd_idle(struct crowd *crowd, int idle_ms)
+static double crowd_idle(struct crowd *crowd, const struct crowd_plan *plan, bool quick)
 {
-    int64_t end, start;
+    int idle_ms = quick ? 2 : plan->idle_ms;
+    int64_t end, start, cpu;
 
     while (crowd_turn(crowd, 0) == 0) {
         struct pollfd watch = { hf_dispatch_fd(crowd->client, NULL), POLLIN, 0 };
@@ -55,11 +54,16 @@ static double crowd_idle(struct crowd *crowd, int idle_ms)
         if (poll(&watch, 1, 0) < 1)
             break;
     }
+    if (plan->watch)
+        plan->watch(plan->arg, true);
     start = cpu_ns();
     end = now_ns() + (int64_t)idle_ms * 1000000;
     for (int64_t left = idle_ms; left > 0; left = (end - now_ns()) / 1000000)
         crowd_turn(crowd, (int)left);
-    return (double)(cpu_ns() - start) / 1000;
+    cpu = cpu_ns() - start;
+    if (plan->watch)
+        plan->watch(plan->arg, false);
+    return (double)cpu / 1000;
 }
 
 static int crowd_queue(struct crowd *crowd)
@@ -92,8 +96,9 @@ static int crowd_drain(struct crowd *crowd, hf_hold *first, struct figures *figu
     return crowd->failed ? -1 : 0;
 }
 
-static int crowd_sample(struct bench *bench, void *url, struct figures *ret_figures)
+int ours_crowd(struct bench *bench, void *arg, struct figures *ret_figures)
 {
+    const struct crowd_plan *plan = arg;
     hf_options options = { .size = sizeof options, .driver = HF_DRIVER_USER };
     struct crowd crowd = { 0 };
     hf_hold *first = NULL;
@@ -101,8 +106,8 @@ static int crowd_sample(struct bench *bench, void *url, struct figures *ret_figu
     size_t heap;
     int threads, rc;
 
-    if (hf_open(url, &options, &crowd.client, &why))
-        return bench_error(url, &why);
+    if (hf_open(plan->url, &options, &crowd.client, &why))
+        return bench_error(plan->url, &why);
     rc = hf_lock(crowd.client, "crowd", 0, &first, &why);
     if (rc)
         bench_error("hf_lock", &why);
@@ -113,7 +118,7 @@ static int crowd_sample(struct bench *bench, void *url, struct figures *ret_figu
     if (rc == 0) {
         ret_figures->v[PER_WAITER] = (double)(heap_bytes() - heap) / WAITERS;
         ret_figures->v[THREADS] = thread_count() - threads;
-        ret_figures->v[IDLE_CPU] = crowd_idle(&crowd, bench->quick ? 2 : IDLE_MS);
+        ret_figures->v[IDLE_CPU] = crowd_idle(&crowd, plan, bench->quick);
         rc = crowd_drain(&crowd, first, ret_figures);
     }
     hf_close(crowd.client);
@@ -130,14 +135,16 @@ static int limit_sample(struct bench *bench, void *length, struct figures *ret_f
     return raw_chain(bench, length, ret_figures);
 }
 
-static void crowd_rows(struct bench *bench, char *url, const struct measure rows[4])
+static void crowd_rows(struct bench *bench, const char *url,
+                       const struct measure rows[4])
 {
+    struct crowd_plan plan = { .url = url, .idle_ms = IDLE_MS };
     int length = WAITERS;
     struct figures ours, raw;
     int rc;
 
     pin_one();
-    rc = bench_alternate(bench, rows[0].name, crowd_sample, url, limit_sample, &length,
+    rc = bench_alternate(bench, rows[0].name, ours_crowd, &plan, limit_sample, &length,
                          &ours, &raw);
     pin_all();
     for (int i = 0; i < 4; i++) {
@@ -165,8 +172,7 @@ void rows_waiters(struct bench *bench)
     };
     char url[512];
 
-    snprintf(url, sizeof url, "mem:bench-waiters");
-    crowd_rows(bench, url, mem);
+    crowd_rows(bench, "mem:bench-waiters", mem);
     bench_url(bench, "waiters", "", url, sizeof url);
     crowd_rows(bench, url, file);
 }

@@ -4,7 +4,7 @@
 # check-layers.sh: fails on an include that points the wrong way.
 #
 #   base       libc, base, the types of the two public headers
-#   kit        base, kit, public headers
+#   kit        base, kit, public headers; kit/tls*.c also OpenSSL (a module of its own)
 #   backends/x its own directory, kit, base, public headers, any client library
 #   core       core, base, public headers; core/registry.c also the generated list
 #   shims      shims, kit, base, public headers
@@ -66,6 +66,8 @@ function resolve(from, name,    dir) {
     sub(/[^\/]*$/, "", dir)
     if (name == "backends.inc")
         return "src/backends.inc"
+    if (name == "scripts.inc")
+        return "src/backends/redis/scripts.inc"
     if (there(tidy(dir name)))
         return tidy(dir name)
     if (there("src/" name))
@@ -81,7 +83,7 @@ function complain(text) {
 BEGIN {
     libc = "^((sys|linux|asm|arpa|net|netinet)/.*|assert|ctype|dirent|dlfcn|endian|errno" \
         "|fcntl|float|fnmatch|getopt|grp|inttypes|limits|locale|math|mntent|poll|pthread" \
-        "|pwd|sched|semaphore|setjmp|signal|spawn|stdalign|stdarg|stdatomic|stdbool" \
+        "|netdb|pwd|sched|semaphore|setjmp|signal|spawn|stdalign|stdarg|stdatomic|stdbool" \
         "|stddef|stdint|stdio|stdlib|string|strings|syscall|time|uchar|unistd|wchar)" \
         "(\\.h)?$"
     may["base"] = " base public seam "
@@ -117,6 +119,8 @@ code ~ /^[ \t]*#[ \t]*include/ && from !~ /^tests(\/harness)?$/ {
     if (angled && name !~ /^holdfast(\.h|\/backend\.h)$/) {
         if ((from == "public" || from == "seam") && name !~ /^std(bool|def|int)\.h$/)
             complain("a public header includes <" name ">")
+        else if (file ~ /^src\/kit\/tls/ && name ~ /^openssl\//)
+            next
         else if (from ~ /^(base|kit|core|shims|api)$/ && name !~ libc)
             complain("<" name "> is not of the C library (layer " from ")")
         next

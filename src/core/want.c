@@ -78,13 +78,14 @@ static int check_one(const hf_client *client, const hf_want *want, hf_error *why
     uint64_t needed = kind_capability(want->kind);
     if (!needed)
         return hf__fail(why, HF_EINVAL, "%d is not a kind of lock", want->kind);
-    if (!(client->caps & needed))
-        return hf__fail(why, HF_EUNSUPPORTED, "the %s store cannot do %s locks soundly",
-                        client->store->name, kind_name(want->kind));
     if (want->stripes && len > HF_NAME_MAX - 6)
         return hf__fail(why, HF_ENAME, "the name of a striped lock is at most %d bytes",
                         HF_NAME_MAX - 6);
-    return check_numbers(want, why);
+    rc = check_numbers(want, why);
+    if (rc == 0 && !(client->caps & needed))
+        rc = hf__fail(why, HF_EUNSUPPORTED, "the %s store cannot do %s locks soundly",
+                      client->store->name, kind_name(want->kind));
+    return rc;
 }
 
 int hf__want_check(const hf_client *client, const hf_want *wants, size_t count,

@@ -162,8 +162,10 @@ END_TEST
 
 static void call_once_more(struct stage *at)
 {
-    if (at->reply_count < 100)
-        stage_say(at, at->reply_count, "INCR", "n", NULL);
+    if (at->reply_count >= 100)
+        return;
+    stage_say(at, at->reply_count, "INCR", "n", NULL);
+    ck_assert_uint_ne(at->link->wires[0].flushed, at->link->wires[0].end);
 }
 
 START_TEST(calls_from_inside_of_a_reply)

@@ -297,6 +297,7 @@ START_TEST(messages_without_sense_are_dropped)
     open_fine();
     call(1);
     say(">1\r\n+message\r\n>2\r\n+message\r\n+a\r\n>3\r\n+message\r\n:1\r\n*0\r\n"
+        ">3\r\n+message\r\n+x\r\n*0\r\n>3\r\n+message\r\n:1\r\n+x\r\n"
         ">1\r\n:5\r\n>2\r\n*1\r\n+message\r\n+x\r\n:7\r\n");
     STAGE_UNTIL(&stage, stage.reply_count == 1);
     ck_assert_int_eq(stage.replies[0].number, 7);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What is known to cost locks on a Redis server, and what to do about it. Three requests
- * in one flight: INFO, TIME, and a script that does nothing.
+ * What is known to cost locks on a Redis server, and what to do about it. Three
+ * requests in one flight: INFO, TIME, and a script that does nothing.
  */
 #include "session.h"
 
@@ -23,7 +23,7 @@ static void tell(struct redis_session *me, struct hf_request *request, int level
     me->host->ops->finding(me->host, request, &finding);
 }
 
-/* ---- INFO ------------------------------------------------------------------------------ */
+/* ---- INFO ------------------------------------------------------------------------ */
 
 /* The value of "key:value\r\n", cut to fit. False if there is no such line. */
 static bool field(const struct resp *info, const char *key, char *value, size_t size)
@@ -98,7 +98,8 @@ static void look_at_role(struct redis_session *me, struct hf_request *request,
     field(info, "connected_slaves", replicas, sizeof(replicas));
     field(info, "cluster_enabled", cluster, sizeof(cluster));
     if (strcmp(role, "master") != 0)
-        tell(me, request, HF_TRAP, "role", "this server is a replica: it takes no locks",
+        tell(me, request, HF_TRAP, "role",
+             "this server is a replica: it takes no locks",
              "give the address of the primary");
     else if (strtol(replicas, NULL, 10) > 0)
         tell(me, request, HF_REMARK, "role",
@@ -111,7 +112,7 @@ static void look_at_role(struct redis_session *me, struct hf_request *request,
              "use a single server for now: names of other nodes are refused");
 }
 
-/* ---- TIME and scripts ------------------------------------------------------------------ */
+/* ---- TIME and scripts ------------------------------------------------------------ */
 
 static void look_at_clock(struct redis_session *me, struct hf_request *request,
                           const struct resp *nodes)
@@ -134,7 +135,8 @@ static void look_at_clock(struct redis_session *me, struct hf_request *request,
         tell(me, request, HF_GOOD, "clock", what, "");
 }
 
-static void look_at_scripts(struct redis_session *me, struct hf_request *request, int rc)
+static void look_at_scripts(struct redis_session *me, struct hf_request *request,
+                            int rc)
 {
     if (rc == 0)
         tell(me, request, HF_GOOD, "scripts", "EVAL is allowed", "");
@@ -143,10 +145,11 @@ static void look_at_scripts(struct redis_session *me, struct hf_request *request
              "grant +eval +evalsha, or use ?layout=simple&script=off");
 }
 
-/* ---- The flight ------------------------------------------------------------------------ */
+/* ---- The flight ------------------------------------------------------------------ */
 
 static void diagnose_reply(void *session, void *subject, uint64_t part,
-                           const struct resp *nodes, int64_t sent_ns, const hf_error *gone)
+                           const struct resp *nodes, int64_t sent_ns,
+                           const hf_error *gone)
 {
     (void)sent_ns;
     struct redis_session *me = session;

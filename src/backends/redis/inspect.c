@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Who holds and who waits: one script call for one name, SCAN and then one call per name
- * for a prefix.
+ * Who holds and who waits: one script call for one name, SCAN and then one call per
+ * name for a prefix.
  *
  * A survey is an inspection under way. By prefix it walks the whole keyspace in steps
- * that do not hold the server up. Names are found by holdfast's own side keys, and among
- * hashes (a lock of Redisson's is one); a counter that only Redisson knows cannot be told
- * from any other string, so it is found by its exact name alone.
+ * that do not hold the server up. Names are found by holdfast's own side keys, and
+ * among hashes (a lock of Redisson's is one); a counter that only Redisson knows cannot
+ * be told from any other string, so it is found by its exact name alone.
  */
 #include "session.h"
 
@@ -30,11 +30,11 @@ struct survey {
     char **names;
 };
 
-static const enum key_name inspect_keys[] = { KEY_NAME,    KEY_INFO,    KEY_QUEUE,
-                                              KEY_FAIR,    KEY_PERMITS, KEY_TIMEOUT,
-                                              KEY_TOKEN,   KEY_END };
+static const enum key_name inspect_keys[] = { KEY_NAME,  KEY_INFO,    KEY_QUEUE,
+                                              KEY_FAIR,  KEY_PERMITS, KEY_TIMEOUT,
+                                              KEY_TOKEN, KEY_END };
 
-/* ---- Surveys --------------------------------------------------------------------------- */
+/* ---- Surveys --------------------------------------------------------------------- */
 
 static void survey_free(struct survey *survey)
 {
@@ -112,7 +112,7 @@ static void survey_sort(struct survey *survey)
     survey->count = kept;
 }
 
-/* ---- Rows ------------------------------------------------------------------------------ */
+/* ---- Rows ------------------------------------------------------------------------ */
 
 struct row {
     int64_t number[ROW_PARTS];
@@ -196,12 +196,13 @@ static void tell_row(struct redis_session *me, struct survey *survey, const char
     me->host->ops->entry(me->host, survey->request, &entry);
 }
 
-/* ---- Asking for names ------------------------------------------------------------------ */
+/* ---- Asking for names ------------------------------------------------------------ */
 
 static void survey_step(struct redis_session *me, struct survey *survey);
 
 static void inspect_reply(void *session, void *subject, uint64_t word,
-                          const struct resp *nodes, int64_t sent_ns, const hf_error *gone)
+                          const struct resp *nodes, int64_t sent_ns,
+                          const hf_error *gone)
 {
     (void)sent_ns;
     struct redis_session *me = session;
@@ -247,7 +248,7 @@ static void survey_step(struct redis_session *me, struct survey *survey)
         survey_end(me, survey);
 }
 
-/* ---- Walking the keys ------------------------------------------------------------------ */
+/* ---- Walking the keys ------------------------------------------------------------ */
 
 static void scan(struct redis_session *me, struct survey *survey,
                  const struct resp_arg *cursor);

@@ -109,7 +109,7 @@ void keys_add_done(struct keys *keys, const char *name, size_t len,
     keys->at = at;
 }
 
-/* ---- Owners ------------------------------------------------------------------------ */
+/* ---- Owners ---------------------------------------------------------------------- */
 
 size_t owner_write(char out[OWNER_SIZE], enum redis_layout layout,
                    const struct hf_id *id)

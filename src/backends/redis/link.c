@@ -87,20 +87,34 @@ static void lost_in_silence(struct wire *wire)
     link_lost(wire->link, &why);
 }
 
+/* After a suspend, or on a busy machine, the answer may be there without having been
+ * read: a deadline is over only when a look at the stream brings nothing. */
+static int64_t wire_due_really(struct wire *wire, int64_t now)
+{
+    int64_t due = wire_due(wire, now);
+
+    if (due == 0 && hf__stream_pump(wire->stream, now) && wire->talking)
+        due = wire_due(wire, now);
+    return due;
+}
+
 static void look_after_wires(struct link *link)
 {
     int64_t now = link_now(link), next = now + SILENCE_NS;
 
     for (unsigned i = 0; i < link->wire_count; i++) {
         struct wire *wire = &link->wires[i];
-        int64_t due = wire->talking ? wire_due(wire, now) : next;
+        int64_t due = wire->talking ? wire_due_really(wire, now) : next;
+        if (link->state == LINK_WAITING)
+            return; /* lost in the course of that */
         if (due == 0) {
             lost_in_silence(wire);
             return;
         }
         next = due < next ? due : next;
     }
-    arm(link, next);
+    if (next < link->timer.at_ns)
+        arm(link, next);
 }
 
 /* ---- Down and up ----------------------------------------------------------------- */

@@ -119,7 +119,7 @@ void link_watch(struct link *link, int64_t now_ns);
 
 /* Writes the whole handshake. 0 or HF_ENOMEM. */
 int link_shake(struct wire *wire);
-/* The answer to one of its steps; may lose the link. */
+/* The answer to one of its steps, NULL for a confirmation; may lose the link. */
 void link_shook(struct wire *wire, enum step step, const struct resp *nodes);
 
 /* ---- link_wire.c ----------------------------------------------------------------- */

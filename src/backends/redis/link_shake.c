@@ -288,9 +288,9 @@ void link_shook(struct wire *wire, enum step step, const struct resp *nodes)
         refused(wire, step, nodes);
         return;
     }
-    if (step == STEP_HELLO)
+    if (nodes && step == STEP_HELLO)
         take_hello(link, nodes);
-    if (step == STEP_INFO)
+    if (nodes && step == STEP_INFO)
         take_info(link, nodes);
     if (is_too_old(link)) {
         too_old(wire);

@@ -2,11 +2,11 @@
 /*
  * What the server pushes: messages to our inbox, and those on the channels of Redisson.
  *
- * Whoever lets go of a lock grants it to the next holdfast waiter in the same script and
- * says so in its inbox: that is how nearly every wait ends. Behind a holder that is not
- * ours the first waiter also listens on the channel Redisson uses for the name, and
- * attempts again when the subscription is confirmed (something may have happened before)
- * and at every message. A latch is always listened to.
+ * Whoever lets go of a lock grants it to the next holdfast waiter in the same script
+ * and says so in its inbox: that is how nearly every wait ends. Behind a holder that is
+ * not ours the first waiter also listens on the channel Redisson uses for the name, and
+ * attempts again when the subscription is confirmed (something may have happened
+ * before) and at every message. A latch is always listened to.
  */
 #include "session.h"
 
@@ -24,7 +24,7 @@ struct listener {
     char channel[]; /* of `len` bytes */
 };
 
-/* ---- Channels of Redisson -------------------------------------------------------------- */
+/* ---- Channels of Redisson -------------------------------------------------------- */
 
 static struct hf_link *bucket_of(struct redis_session *me, const char *channel,
                                  size_t len)
@@ -136,7 +136,7 @@ void redis_subscribed(void *session, const char *channel, size_t channel_len)
     channel_speaks(session, channel, channel_len, NULL, 0);
 }
 
-/* ---- The inbox ------------------------------------------------------------------------- */
+/* ---- The inbox ------------------------------------------------------------------- */
 
 /* The next word of a message; an empty one at its end. */
 static struct resp_arg next_word(const char **at, const char *end)
@@ -161,19 +161,18 @@ static bool next_number(const char **at, const char *end, uint64_t *ret_number)
 }
 
 /*
- * The lease began when the one before us let go. We did not see that moment, but we know
- * how far the server's clock had run since it put us into the queue, and when we had
- * asked it to. A message that was long on its way (we were stopped, say) is not believed:
- * a fresh attempt finds the grant, and gives it a fresh lease.
+ * The lease began when the one before us let go. We did not see that moment, but we
+ * know how far the server's clock had run since it put us into the queue, and when we
+ * had asked it to. A message that was long on its way (we were stopped, say) is not
+ * believed: a fresh attempt finds the grant, and gives it a fresh lease.
  */
 static void inbox_granted(struct redis_session *me, struct hf_ticket *ticket,
                           const char *at, const char *end)
 {
     uint64_t token, span, ttl, server_ms;
     if (!next_number(&at, end, &token) || !next_number(&at, end, &span) ||
-        !next_number(&at, end, &ttl) || !next_number(&at, end, &server_ms) ||
-        !token || !span || span > UINT32_MAX || !ttl ||
-        ttl > INT64_MAX / HF_NS_PER_MS) {
+        !next_number(&at, end, &ttl) || !next_number(&at, end, &server_ms) || !token ||
+        !span || span > UINT32_MAX || !ttl || ttl > INT64_MAX / HF_NS_PER_MS) {
         me->host->ops->notice(me->host, ticket);
         return;
     }

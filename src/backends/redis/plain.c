@@ -2,9 +2,9 @@
 /*
  * layout=simple for servers that forbid scripts (script=off).
  *
- * Taking is MULTI, INCRBY token, SET NX PX, PTTL, GET, EXEC. Whatever may only happen to
- * our own lock is WATCH and GET, and if the value is ours MULTI, DEL or PEXPIRE, EXEC:
- * nothing happens if the key changed in between. An EXEC ends every WATCH of the
+ * Taking is MULTI, INCRBY token, SET NX PX, PTTL, GET, EXEC. Whatever may only happen
+ * to our own lock is WATCH and GET, and if the value is ours MULTI, DEL or PEXPIRE,
+ * EXEC: nothing happens if the key changed in between. An EXEC ends every WATCH of the
  * connection, so that all of this goes through one queue of jobs, one at a time.
  *
  * Nobody is told when a lock is free: waiters look again, at intervals of which no two
@@ -32,7 +32,7 @@ struct job {
 
 static void jobs_run(struct redis_session *me);
 
-/* ---- Answers --------------------------------------------------------------------------- */
+/* ---- Answers --------------------------------------------------------------------- */
 
 static void tell_failed(struct redis_session *me, struct job *job, const hf_error *why)
 {
@@ -105,7 +105,7 @@ static void send_word(struct redis_session *me, const char *word, link_reply *re
     send(me, job, &arg, 1, reply);
 }
 
-/* ---- Taking ---------------------------------------------------------------------------- */
+/* ---- Taking ---------------------------------------------------------------------- */
 
 static void take_done(void *session, void *subject, uint64_t word,
                       const struct resp *nodes, int64_t sent_ns, const hf_error *gone)
@@ -173,7 +173,7 @@ static void job_take(struct redis_session *me, struct job *job)
     send_word(me, "EXEC", take_done, job);
 }
 
-/* ---- Leaving and renewing: only what is ours --------------------------------------------- */
+/* ---- Leaving and renewing: only what is ours ------------------------------------- */
 
 static void change_done(void *session, void *subject, uint64_t word,
                         const struct resp *nodes, int64_t sent_ns, const hf_error *gone)
@@ -249,7 +249,7 @@ static void job_own(struct redis_session *me, struct job *job)
     send(me, job, get, 2, value_seen);
 }
 
-/* ---- The queue ------------------------------------------------------------------------- */
+/* ---- The queue ------------------------------------------------------------------- */
 
 /* Not recursive: a job that ends inside its own start is followed by this loop. */
 static void jobs_run(struct redis_session *me)

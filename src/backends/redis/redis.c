@@ -5,9 +5,9 @@
  * This file holds the table, the URL and the session's beginning and end. The rest:
  * tickets.c (places in queues), listen.c (what the server pushes), renew.c, requests.c
  * (latches, cells, repair), inspect.c, diagnose.c, keys.c (names), link.c and its kin
- * (the connection), resp.c (the protocol), scripts/ (what happens on the server), plain.c
- * (servers without scripts).
- * docs/backends/redis.md tells what a user has to know.
+ * (the connection), resp.c (the protocol), scripts/ (what happens on the server),
+ * plain.c (servers without scripts). docs/backends/redis.md tells what a user has to
+ * know.
  */
 #include "plain.h"
 #include "session.h"
@@ -36,7 +36,7 @@
     (CAPS_COMMON | HF_CAP_FAIR | HF_CAP_RW | HF_CAP_DOWNGRADE | HF_CAP_PERMITS |       \
      HF_CAP_EXPIRING | HF_CAP_LATCH | HF_CAP_CELL)
 
-/* ---- The URL --------------------------------------------------------------------------- */
+/* ---- The URL --------------------------------------------------------------------- */
 
 static const char *option_or(const struct hf_url *url, const char *key,
                              const char *fallback)
@@ -51,8 +51,8 @@ static int one_of(const struct hf_url *url, const char *key, const char *first,
     const char *value = option_or(url, key, first);
     *ret_second = strcmp(value, second) == 0;
     if (!*ret_second && strcmp(value, first) != 0)
-        return hf__fail(why, HF_EURL, "the option '%s' must be '%s' or '%s'", key, first,
-                        second);
+        return hf__fail(why, HF_EURL, "the option '%s' must be '%s' or '%s'", key,
+                        first, second);
     return 0;
 }
 
@@ -65,8 +65,9 @@ static int read_address(const struct hf_url *url, struct link_settings *settings
     stream->tls = strcmp(url->scheme, "rediss") == 0;
     if (strcmp(url->scheme, "redis+unix") == 0) {
         if (url->host[0] || url->port || path[0] != '/' || !path[1])
-            return hf__fail(why, HF_EURL, "redis+unix: takes the path of a socket, as "
-                                          "in redis+unix:///run/redis.sock");
+            return hf__fail(why, HF_EURL,
+                            "redis+unix: takes the path of a socket, as "
+                            "in redis+unix:///run/redis.sock");
         stream->unix_path = path;
         path = option_or(url, "db", "0");
     } else {
@@ -74,8 +75,9 @@ static int read_address(const struct hf_url *url, struct link_settings *settings
         if (!url->host[0])
             return hf__fail(why, HF_EURL, "the URL names no host");
         if (hf__url_option(url, "db"))
-            return hf__fail(why, HF_EURL, "the database goes into the path, as in "
-                                          "redis://host/2");
+            return hf__fail(why, HF_EURL,
+                            "the database goes into the path, as in "
+                            "redis://host/2");
         path += path[0] == '/';
     }
     if (path[0] && !hf__text_number(path, 1000000, &database))
@@ -134,7 +136,7 @@ static int read_settings(struct redis_session *me, const struct hf_url *url,
     return 0;
 }
 
-/* ---- The session ----------------------------------------------------------------------- */
+/* ---- The session ----------------------------------------------------------------- */
 
 /* Host, pid and program for whoever looks. Bytes below a space would upset the records,
  * so they become '?'. */
@@ -241,9 +243,9 @@ static void redis_forget(void *session, const void *ticket_or_request)
 
 static const char *const schemes[] = { "redis", "rediss", "redis+unix", NULL };
 static const char *const options[] = {
-    "client_name",  "connect_timeout", "db",       "layout",  "password_env",
-    "password_file", "protocol",        "script",   "timeout", "tls_ca",
-    "tls_cert",     "tls_key",         "tls_name", "tls_verify", NULL,
+    "client_name",   "connect_timeout", "db",       "layout",     "password_env",
+    "password_file", "protocol",        "script",   "timeout",    "tls_ca",
+    "tls_cert",      "tls_key",         "tls_name", "tls_verify", NULL,
 };
 
 const struct hf_backend hf__backend_redis = {

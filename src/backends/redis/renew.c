@@ -3,8 +3,8 @@
  * Renewal: all the tickets core brings at once go into one script call.
  *
  * A batch lives until its call is answered; a ticket that is forgotten meanwhile is
- * struck out of it. No answer, or an error, is "unknown" for each: core asks again until
- * the lease is over.
+ * struck out of it. No answer, or an error, is "unknown" for each: core asks again
+ * until the lease is over.
  */
 #include "plain.h"
 #include "session.h"
@@ -101,8 +101,8 @@ static char *load_key(struct resp_arg *key, char *at, enum key_name which,
 }
 
 static char *load_ticket(const struct redis_session *me, struct load *load,
-                         size_t index, char *at,
-                         const struct hf_ticket *ticket, enum hf_renew_mode mode)
+                         size_t index, char *at, const struct hf_ticket *ticket,
+                         enum hf_renew_mode mode)
 {
     struct resp_arg *keys = &load->keys[KEYS_EACH * index];
     struct resp_arg *args = &load->args[ARGS_EACH * index];

@@ -20,7 +20,7 @@ static int number(const struct resp *value, int64_t *ret_number)
     return value && resp_number(value, ret_number) ? 0 : HF_ECORRUPT;
 }
 
-/* ---- Latch ----------------------------------------------------------------------------- */
+/* ---- Latch ----------------------------------------------------------------------- */
 
 static const enum key_name latch_keys[] = { KEY_NAME, KEY_INFO,   KEY_QUEUE,
                                             KEY_GATE, KEY_OPENED, KEY_END };
@@ -48,7 +48,7 @@ static int latch_count(struct redis_session *me, struct hf_request *request,
     return rc;
 }
 
-/* ---- Cell ------------------------------------------------------------------------------ */
+/* ---- Cell ------------------------------------------------------------------------ */
 
 static const enum key_name cell_get_keys[] = { KEY_NAME, KEY_END };
 static const enum key_name cell_set_keys[] = { KEY_NAME, KEY_TOKEN, KEY_END };
@@ -82,12 +82,12 @@ static int cell_was_set(struct redis_session *me, struct hf_request *request,
     return done ? 0 : HF_ESTALE;
 }
 
-/* ---- Repair ---------------------------------------------------------------------------- */
+/* ---- Repair ---------------------------------------------------------------------- */
 
 /* Whatever kind it is: all the keys a lock can have. */
-static const enum key_name every_key[] = { KEY_NAME, KEY_TOKEN,    KEY_INFO,
-                                           KEY_QUEUE, KEY_FAIR,    KEY_PATIENCE,
-                                           KEY_CHANNEL, KEY_RW,    KEY_SC,
+static const enum key_name every_key[] = { KEY_NAME,    KEY_TOKEN,   KEY_INFO,
+                                           KEY_QUEUE,   KEY_FAIR,    KEY_PATIENCE,
+                                           KEY_CHANNEL, KEY_RW,      KEY_SC,
                                            KEY_PERMITS, KEY_TIMEOUT, KEY_END };
 
 static int some_were_there(struct redis_session *me, struct hf_request *request,
@@ -131,7 +131,7 @@ static int was_adopted(struct redis_session *me, struct hf_request *request,
     return 0;
 }
 
-/* ---- The table ------------------------------------------------------------------------- */
+/* ---- The table ------------------------------------------------------------------- */
 
 static const struct verb {
     const struct script *script;

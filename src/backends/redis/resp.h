@@ -53,7 +53,7 @@ bool resp_begins(const struct resp *value, const char *prefix);
 /* A number, also one written as text. */
 bool resp_number(const struct resp *value, int64_t *ret_number);
 
-/* ---- Commands ---------------------------------------------------------------------- */
+/* ---- Commands -------------------------------------------------------------------- */
 
 struct resp_arg {
     const char *text;

@@ -41,22 +41,10 @@ struct redis_session {
     struct hf_random random;
 };
 
-/* ---- tickets.c --------------------------------------------------------------------- */
+/* ---- tickets.c ------------------------------------------------------------------- */
 
 void redis_attempt(void *session, struct hf_ticket *ticket);
 void redis_withdraw(void *session, struct hf_ticket *ticket);
-
-/* The ticket in `slot` if it is that of `owner`, else NULL. */
-struct hf_ticket *slot_ticket(const struct redis_session *me, uint64_t slot,
-                              const char *owner, size_t owner_len);
-/* A slot, counted from 1, for a ticket to come; 0: out of memory. And its end. */
-uint32_t slot_reserve(struct redis_session *me);
-void slot_bind(struct redis_session *me, uint32_t slot, struct hf_ticket *ticket);
-void slot_free(struct redis_session *me, uint32_t slot);
-/* The ticket is nobody's any more for the server. */
-void slot_give(struct redis_session *me, struct hf_ticket *ticket);
-void slots_notice(struct redis_session *me); /* every ticket: attempt again */
-void slots_forget(struct redis_session *me, const void *ticket);
 
 /* When to look again at a simple lock: its holder may be one of another library, which
  * says nothing when it lets go. `left`: of its lease, -1 if it has none. */
@@ -72,7 +60,22 @@ int reply_error(const struct resp *nodes, const hf_error *why, hf_error *ret_why
 /* Numbers that a grant can have; the server may be anybody. */
 bool grant_is_sound(const struct hf_grant *grant);
 
-/* ---- listen.c ---------------------------------------------------------------------- */
+/* ---- slots.c --------------------------------------------------------------------- */
+
+/* The ticket in `slot` if it is that of `owner`, else NULL. */
+struct hf_ticket *slot_ticket(const struct redis_session *me, uint64_t slot,
+                              const char *owner, size_t owner_len);
+int slot_take(struct redis_session *me, struct hf_ticket *ticket); /* if it has none */
+/* A slot, counted from 1, for a ticket to come; 0: out of memory. And its end. */
+uint32_t slot_reserve(struct redis_session *me);
+void slot_bind(struct redis_session *me, uint32_t slot, struct hf_ticket *ticket);
+void slot_free(struct redis_session *me, uint32_t slot);
+/* The ticket is nobody's any more for the server. */
+void slot_give(struct redis_session *me, struct hf_ticket *ticket);
+void slots_notice(struct redis_session *me); /* every ticket: attempt again */
+void slots_forget(struct redis_session *me, const void *ticket);
+
+/* ---- listen.c -------------------------------------------------------------------- */
 
 /* What the server pushes, and subscriptions to the channels of other clients. */
 void listen_start(struct redis_session *me);
@@ -83,7 +86,7 @@ void redis_message(void *session, const char *channel, size_t channel_len,
                    const char *payload, size_t len);
 void redis_subscribed(void *session, const char *channel, size_t channel_len);
 
-/* ---- renew.c, requests.c, inspect.c, diagnose.c ------------------------------------- */
+/* ---- renew.c, requests.c, inspect.c, diagnose.c ---------------------------------- */
 
 void redis_renew(void *session, struct hf_ticket *const *tickets, size_t count,
                  enum hf_renew_mode mode);
@@ -98,7 +101,7 @@ void inspect_done(struct redis_session *me);
 
 void redis_diagnose(struct redis_session *me, struct hf_request *request);
 
-/* ---- Arguments of scripts ----------------------------------------------------------- */
+/* ---- Arguments of scripts -------------------------------------------------------- */
 
 /* Arguments of one call; numbers are written into `text`. */
 struct args {

@@ -32,17 +32,18 @@
 
 enum take_reply { TAKE_GRANTED = 1, TAKE_QUEUED = 2, TAKE_BUSY = 3 };
 
-/* ---- What differs between kinds ------------------------------------------------------ */
+/* ---- What differs between kinds -------------------------------------------------- */
 
-static const enum key_name mutex_keys[] = { KEY_NAME,  KEY_TOKEN,    KEY_INFO,
-                                            KEY_QUEUE, KEY_FAIR,     KEY_PATIENCE,
+static const enum key_name mutex_keys[] = { KEY_NAME,    KEY_TOKEN, KEY_INFO,
+                                            KEY_QUEUE,   KEY_FAIR,  KEY_PATIENCE,
                                             KEY_CHANNEL, KEY_END };
 static const enum key_name simple_keys[] = { KEY_NAME, KEY_TOKEN, KEY_INFO, KEY_QUEUE,
                                              KEY_END };
 static const enum key_name rw_keys[] = { KEY_NAME,  KEY_TOKEN, KEY_INFO,
                                          KEY_QUEUE, KEY_RW,    KEY_END };
-static const enum key_name permits_keys[] = { KEY_NAME, KEY_TOKEN,   KEY_INFO, KEY_QUEUE,
-                                              KEY_SC,   KEY_PERMITS, KEY_END };
+static const enum key_name permits_keys[] = { KEY_NAME,  KEY_TOKEN, KEY_INFO,
+                                              KEY_QUEUE, KEY_SC,    KEY_PERMITS,
+                                              KEY_END };
 static const enum key_name expiring_keys[] = { KEY_NAME,  KEY_TOKEN, KEY_INFO,
                                                KEY_QUEUE, KEY_SC,    KEY_TIMEOUT,
                                                KEY_END };
@@ -84,7 +85,7 @@ const enum key_name *kind_keys(const struct redis_session *me, int kind)
     return kind_of(me, kind)->keys;
 }
 
-/* ---- Arguments ----------------------------------------------------------------------- */
+/* ---- Arguments ------------------------------------------------------------------- */
 
 void args_init(struct args *args)
 {
@@ -116,93 +117,7 @@ static int64_t ttl_ms(const struct hf_ticket *ticket)
     return ticket->ttl_ns >= HF_NS_PER_MS ? ticket->ttl_ns / HF_NS_PER_MS : 1;
 }
 
-/* ---- Slots ----------------------------------------------------------------------------- */
-
-static bool slots_grow(struct redis_session *me)
-{
-    uint32_t room = me->slot_room ? 2 * me->slot_room : 16;
-    uintptr_t *slots = hf__realloc(me->slots, me->slot_room * sizeof(*slots),
-                                   room * sizeof(*slots));
-    if (!slots)
-        return false;
-    me->slots = slots;
-    me->slot_room = room;
-    return true;
-}
-
-uint32_t slot_reserve(struct redis_session *me)
-{
-    uint32_t slot = me->slot_free;
-    if (slot) {
-        me->slot_free = (uint32_t)(me->slots[slot - 1] >> 1);
-    } else {
-        if (me->slot_count == me->slot_room && !slots_grow(me))
-            return 0;
-        slot = ++me->slot_count;
-    }
-    me->slots[slot - 1] = 1;
-    return slot;
-}
-
-void slot_free(struct redis_session *me, uint32_t slot)
-{
-    if (!slot)
-        return;
-    me->slots[slot - 1] = (uintptr_t)me->slot_free << 1 | 1;
-    me->slot_free = slot;
-}
-
-void slot_bind(struct redis_session *me, uint32_t slot, struct hf_ticket *ticket)
-{
-    me->slots[slot - 1] = (uintptr_t)ticket;
-    ticket->store[0] = slot;
-}
-
-static int slot_take(struct redis_session *me, struct hf_ticket *ticket)
-{
-    uint32_t slot = ticket->store[0] ? 0 : slot_reserve(me);
-    if (slot)
-        slot_bind(me, slot, ticket);
-    return ticket->store[0] ? 0 : HF_ENOMEM;
-}
-
-void slot_give(struct redis_session *me, struct hf_ticket *ticket)
-{
-    listen_end(me, ticket);
-    slot_free(me, (uint32_t)ticket->store[0]);
-    ticket->store[0] = 0;
-}
-
-static struct hf_ticket *ticket_in(const struct redis_session *me, uint32_t slot)
-{
-    uintptr_t there = me->slots[slot];
-    return there & 1 ? NULL : (struct hf_ticket *)there;
-}
-
-struct hf_ticket *slot_ticket(const struct redis_session *me, uint64_t slot,
-                              const char *owner, size_t owner_len)
-{
-    struct hf_ticket *ticket = slot < me->slot_count ? ticket_in(me, (uint32_t)slot)
-                                                     : NULL;
-    return ticket && owner_is(owner, owner_len, &ticket->id) ? ticket : NULL;
-}
-
-/* Core lets what it is told pass where nobody waits. */
-void slots_notice(struct redis_session *me)
-{
-    for (uint32_t slot = 0; slot < me->slot_count; slot++)
-        if (ticket_in(me, slot))
-            me->host->ops->notice(me->host, ticket_in(me, slot));
-}
-
-void slots_forget(struct redis_session *me, const void *gone)
-{
-    for (uint32_t slot = 0; slot < me->slot_count; slot++)
-        if (ticket_in(me, slot) == gone)
-            slot_give(me, ticket_in(me, slot));
-}
-
-/* ---- Errors ---------------------------------------------------------------------------- */
+/* ---- Errors ---------------------------------------------------------------------- */
 
 /* First words of error replies; those that say "not now" cannot have done anything. */
 static const struct {
@@ -241,7 +156,7 @@ int reply_error(const struct resp *nodes, const hf_error *why, hf_error *ret_why
     return hf__fail(ret_why, code, "the server says: %.*s", len, nodes[0].text);
 }
 
-/* ---- Attempt --------------------------------------------------------------------------- */
+/* ---- Attempt --------------------------------------------------------------------- */
 
 static int64_t number_at(const struct resp *nodes, size_t index)
 {
@@ -392,7 +307,7 @@ void redis_attempt(void *session, struct hf_ticket *ticket)
               take_reply, ticket, 0);
 }
 
-/* ---- Withdraw -------------------------------------------------------------------------- */
+/* ---- Withdraw -------------------------------------------------------------------- */
 
 static void leave_reply(void *session, void *subject, uint64_t word,
                         const struct resp *nodes, int64_t sent_ns, const hf_error *gone)

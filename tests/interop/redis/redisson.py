@@ -92,6 +92,24 @@ def shared(run, first, second):
     return seen
 
 
+def joined(run):
+    """Redisson's reader comes in beside ours, past our writer; the last one to leave is
+    Redisson's, and our writer hears of it."""
+    name = run.name()
+    ours, theirs, writer = run.ours.actor(), run.theirs.actor(), run.ours.actor()
+    ours.must_take("read", name)
+    writer.send(f"take write {name} 20000 30000")
+    until_waiting(run, "write", name)
+    theirs.must_take("read", name)
+    ours.must_drop("read", name)
+    time.sleep(0.1)  # pause: so that the writer has heard what there is to hear
+    since = time.monotonic()
+    theirs.must_drop("read", name)
+    seen = woken(writer, since)
+    writer.must_drop("write", name)
+    return seen
+
+
 def part_of_multi(run, first, second):
     """Who gets one of two names only has neither."""
     a, b = run.name(), run.name()
@@ -455,7 +473,10 @@ def spin(run, first, second):
     holder.must_take(kinds[0], name, 0, 2000)
     expect(waiter.take(kinds[1], name), "busy", "a try")
     waiter.send(f"take {kinds[1]} {name} 20000 30000")
+    if second is run.ours:
+        until_waiting(run, "mutex", name)
+    since = time.monotonic()
     holder.must_drop(kinds[0], name)
-    seen = woken(waiter, time.monotonic(), 3)
+    seen = woken(waiter, since, 3)
     waiter.must_drop(kinds[1], name)
     return seen

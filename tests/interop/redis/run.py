@@ -145,12 +145,13 @@ def play_redisson(run, seconds):
     run.both("write", "busy for a reader", redisson.hand_over, "write", "read")
     run.both("read", "busy for a writer", redisson.hand_over, "read", "write")
     run.both("read", "shared", redisson.shared)
+    ours, theirs = "holdfast to Redisson", "Redisson to holdfast"
+    run.mixed("read", "joined by the other", redisson.joined, direction=theirs)
     multi = f"{run.name()}+{run.name()}"
     run.both("multi", wake, redisson.hand_over, "multi", None, multi)
     run.both("multi", "all or none", redisson.part_of_multi)
     for kind, name in [("mutex", "{orders}:7"), ("write", "{orders}:8")]:
         run.both(kind, "name with braces", redisson.hand_over, kind, None, name)
-    ours, theirs = "holdfast to Redisson", "Redisson to holdfast"
     for kind in ["permits:2:2", "expiring:1"]:
         run.mixed(kind, "made by holdfast", redisson.made_by_us, kind, direction=ours)
     run.both("permits", "several at once", redisson.several)
