@@ -191,8 +191,10 @@ void rows_redis_many(struct bench *bench)
         bench_missing(bench, &one_core[0]);
     } else {
         many_prepare(many);
+        bench->contended_ns /= 2;
         many_rows(bench, many, true, one_core);
         many_rows(bench, many, false, cores);
+        bench->contended_ns *= 2;
     }
     hf_close(client);
     free(many);

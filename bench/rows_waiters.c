@@ -13,6 +13,7 @@
 
 #define WAITERS 1000
 #define IDLE_MS 200
+#define SETTLE_MS 20 /* longer than any answer takes */
 
 struct crowd {
     hf_client *client;
@@ -51,7 +52,7 @@ static double crowd_idle(struct crowd *crowd, const struct crowd_plan *plan, boo
     while (crowd_turn(crowd, 0) == 0) {
         struct pollfd watch = { hf_dispatch_fd(crowd->client, NULL), POLLIN, 0 };
 
-        if (poll(&watch, 1, 0) < 1)
+        if (poll(&watch, 1, SETTLE_MS) < 1)
             break;
     }
     if (plan->watch)

@@ -13,6 +13,8 @@
 #include "../base/clock.h"
 #include "../base/error.h"
 
+#define AWAY_NS (200 * HF_NS_PER_MS)
+
 static bool lease_is_over(const struct claim *claim)
 {
     return claim->valid_until != HF_NEVER && claim->valid_until <= hf__now();
@@ -148,6 +150,14 @@ static void undo_claim(struct hf_op *op, struct claim *claim)
     }
 }
 
+/* How long the caller waits to hear that nothing is left. Of a store that is away we
+ * know already that it will not be told soon; the withdrawal goes on by itself. */
+static int64_t undo_patience(const struct hf_op *op)
+{
+    int64_t full = 3 * op->client->request_ns;
+    return op->rc == HF_EUNREACHABLE && full > AWAY_NS ? AWAY_NS : full;
+}
+
 void hf__acquire_undo(struct hf_op *op, int rc)
 {
     if (op->undoing || op->finished)
@@ -172,5 +182,5 @@ void hf__acquire_undo(struct hf_op *op, int rc)
     if (op->pending == 0)
         hf__op_finish(op, op->rc);
     else
-        hf__op_timer(op, hf__now() + 3 * op->client->request_ns);
+        hf__op_timer(op, hf__now() + undo_patience(op));
 }

@@ -8,7 +8,7 @@
 #include "contract.h"
 
 #define TTL 30000
-#define LEASE_OVER 60000 /* longer than any store's default lease */
+#define LEASE_OVER (INT64_C(24) * 3600 * 1000) /* longer than any lease here */
 
 static hf_client *hasty_client(struct env *e)
 {

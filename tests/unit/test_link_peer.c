@@ -67,6 +67,7 @@ static void peer_begin(const char *first, const char *second, const char *third)
 
     snprintf(peer.path, sizeof peer.path, "/tmp/hf-peer-%d", (int)getpid());
     snprintf(name.sun_path, sizeof name.sun_path, "%s", peer.path);
+    unlink(peer.path); /* of a test that failed under this number */
     peer.fd = -1;
     peer.count = 0;
     while (peer.count < 3 && lines[peer.count]) {

@@ -199,6 +199,13 @@ int64_t poll_ms(struct redis_session *me, int64_t left)
     return left >= 0 && left < poll ? left + 1 : poll;
 }
 
+/* Of `left` ms from when the request was sent; the reply may have lain here for long. */
+static int64_t rest_of(struct redis_session *me, int64_t left, int64_t sent_ns)
+{
+    int64_t rest = sent_ns + left * HF_NS_PER_MS - me->host->ops->now(me->host);
+    return rest > HF_NS_PER_MS ? rest : HF_NS_PER_MS;
+}
+
 static void take_queued(struct redis_session *me, struct hf_ticket *ticket,
                         const struct resp *nodes, int64_t sent_ns)
 {
@@ -214,7 +221,7 @@ static void take_queued(struct redis_session *me, struct hf_ticket *ticket,
         left = poll_ms(me, left);
     if (!foreign)
         listen_end(me, ticket);
-    me->host->ops->queued(me->host, ticket, left * HF_NS_PER_MS);
+    me->host->ops->queued(me->host, ticket, rest_of(me, left, sent_ns));
     /* After `queued`: a subscription that is there already is confirmed at once. */
     if (foreign && me->layout == LAYOUT_REDISSON && listen_to(me, ticket) != 0)
         me->host->ops->queued(me->host, ticket, OFTEN_MS * HF_NS_PER_MS);

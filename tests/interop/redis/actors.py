@@ -28,6 +28,8 @@ def expect(seen, must, what):
 class Process:
     """A child that is driven by lines; `hear` gets each of its own, with its time."""
 
+    alive = set()
+
     def __init__(self, command, hear, log, env=None):
         self.child = subprocess.Popen(
             command,
@@ -39,6 +41,7 @@ class Process:
             env={**os.environ, **(env or {})},
         )
         self.hear = hear
+        Process.alive.add(self)
         threading.Thread(target=self._listen, daemon=True).start()
 
     def _listen(self):
@@ -53,6 +56,7 @@ class Process:
             raise Wrong("a driver has ended by itself") from error
 
     def kill(self):
+        Process.alive.discard(self)
         self.child.send_signal(signal.SIGKILL)
         self.child.wait()
 
@@ -60,6 +64,7 @@ class Process:
         try:
             self.child.stdin.close()
             self.child.wait(5)
+            Process.alive.discard(self)
         except (OSError, subprocess.TimeoutExpired):
             self.kill()
 

@@ -17,7 +17,7 @@ import time
 import contend
 import redisson
 import simple
-from actors import Server, Side, ThreadSide, Wrong
+from actors import Process, Server, Side, ThreadSide, Wrong
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 REDISSON = ["4.7.0", "3.27.2"]
@@ -257,6 +257,8 @@ def main():
         with open(path, "w", encoding="utf-8") as log:
             rows = play_all(server, peer, cache, log)
     finally:
+        for process in list(Process.alive):
+            process.kill()
         server.stop()
     write_table(os.path.join(build, "interop-redis.md"), rows)
     wrong = sum(row[4] != "ok" for row in rows)

@@ -65,6 +65,17 @@ local function rw_purge()
     return most
 end
 
+-- Is a holder not of ours?
+local function rw_foreign()
+    for _, field in ipairs(call('HKEYS', K.name)) do
+        local owner = string.gsub(field, ':write$', '')
+        if owner ~= 'mode' and call('HEXISTS', K.info, owner) == 0 then
+            return true
+        end
+    end
+    return false
+end
+
 -- After a hold is gone from the hash: who may come in now? `payload` is what Redisson's
 -- waiters understand.
 local function rw_release(payload)
@@ -83,6 +94,10 @@ local function rw_release(payload)
     local told = waiting and drain_release(rw_fits, rw_own, payload)
     if not told and mode ~= 'write' and (payload == '1' or not mode) then
         call('PUBLISH', K.channel, payload)
+    end
+    if waiting and mode == 'read' and rw_foreign() then
+        -- Readers of Redisson's came in beside ours: the head must listen for them now.
+        queue_tell()
     end
     tidy()
 end

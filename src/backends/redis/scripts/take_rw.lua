@@ -22,23 +22,12 @@ local function take()
     return granted(mine)
 end
 
--- Is a holder not of ours?
-local function foreign()
-    for _, field in ipairs(call('HKEYS', K.name)) do
-        local owner = string.gsub(field, ':write$', '')
-        if owner ~= 'mode' and call('HEXISTS', K.info, owner) == 0 then
-            return 1
-        end
-    end
-    return 0
-end
-
 local function wait(known, pttl, other)
     if string.find(flags, 't', 1, true) then
         return { 3, pttl }
     end
     local place = enqueue(me, mine, known)
-    return { 2, pttl, place, place == 0 and (other or foreign()) or 0, now }
+    return { 2, pttl, place, place == 0 and (other or rw_foreign() and 1) or 0, now }
 end
 
 if call('EXISTS', K.name, K.info, K.queue) == 0 then
@@ -89,7 +78,7 @@ elseif in_too then
     return granted(record_read(call('HGET', K.info, me)))
 elseif rw_fits(mine) and call('EXISTS', K.queue) == 0 then
     return take()
-elseif not known and kind == 'r' and mode == 'read' and foreign() == 1 then
+elseif not known and kind == 'r' and mode == 'read' and rw_foreign() then
     -- Redisson's readers pass a waiting writer anyway: ours may as well.
     return take()
 end
