@@ -25,15 +25,15 @@
  * 128 + n if signal n ended it. */
 enum exit_code {
     EXIT_DONE = 0,
-    EXIT_BUSY = 1,          /* held by somebody else and --wait 0; -E changes it */
-    EXIT_USAGE = 64,        /* wrong options, bad URL, bad name, bad duration */
-    EXIT_UNREACHABLE = 69,  /* the store does not answer */
-    EXIT_INTERNAL = 70,     /* a fault of the system: memory, descriptors, disk */
-    EXIT_TIMEOUT = 75,      /* --wait is over; -E changes it */
-    EXIT_REFUSED = 77,      /* the store refused: password, permission, mismatch */
-    EXIT_LOST = 78,         /* the lock was lost while the command ran */
-    EXIT_CANNOT_RUN = 126,  /* the command is there but cannot be run */
-    EXIT_NOT_FOUND = 127,   /* no such command */
+    EXIT_BUSY = 1,         /* held by somebody else and --wait 0; -E changes it */
+    EXIT_USAGE = 64,       /* wrong options, bad URL, bad name, bad duration */
+    EXIT_UNREACHABLE = 69, /* the store does not answer */
+    EXIT_INTERNAL = 70,    /* a fault of the system: memory, descriptors, disk */
+    EXIT_TIMEOUT = 75,     /* --wait is over; -E changes it */
+    EXIT_REFUSED = 77,     /* the store refused: password, permission, mismatch */
+    EXIT_LOST = 78,        /* the lock was lost while the command ran */
+    EXIT_CANNOT_RUN = 126, /* the command is there but cannot be run */
+    EXIT_NOT_FOUND = 127,  /* no such command */
 };
 
 /* The exit code for a code of the library. */
@@ -72,12 +72,12 @@ struct value {
 struct args; /* parsed options and operands of one call */
 
 struct command {
-    const char *name;      /* "run", "latch set" */
-    const char *operands;  /* "NAME... -- COMMAND [ARGUMENT...]" */
-    const char *summary;   /* one line, for the list of commands */
-    const char *group;     /* the man page it is in: "run", "hold", "look", ... */
-    const char *about;     /* paragraphs for --help and the man page, plain text */
-    const char *const *examples; /* "command line", "what it does", ..., NULL */
+    const char *name;     /* "run", "latch set" */
+    const char *operands; /* "NAME... -- COMMAND [ARGUMENT...]" */
+    const char *summary;  /* one line, for the list of commands */
+    const char *group;    /* the man page it is in: "run", "hold", "look", ... */
+    const char *about;    /* paragraphs for --help and the man page, plain text */
+    const char *const *examples;  /* "command line", "what it does", ..., NULL */
     const struct option *options; /* ends with name NULL; common ones are added */
     int (*run)(struct args *args);
     int min_operands, max_operands; /* max -1: any number */
@@ -95,7 +95,7 @@ extern const struct command *const cli_commands[];
 const struct value *args_get(const struct args *args, const char *name);
 size_t args_count(const struct args *args);
 const char *args_operand(const struct args *args, size_t index);
-char **args_command(const struct args *args); /* after "--"; NULL-terminated */
+char **args_command(const struct args *args);  /* after "--"; NULL-terminated */
 const char *args_url(const struct args *args); /* --url or NULL */
 
 /* "500ms", "10s", "1m30s", "2h", "1d", "0", plain number = seconds. 0 or -1. */
@@ -129,9 +129,9 @@ void url_without_secrets(const char *url, char *buffer, size_t size);
 /* A table: bold heads and aligned columns on a terminal, tabs otherwise. Control
  * characters in cells are shown as \xNN: names and notes come from strangers. */
 struct table;
-struct table *table_new(const char *const *heads);  /* ends with NULL */
+struct table *table_new(const char *const *heads); /* ends with NULL */
 void table_cell(struct table *table, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));          /* row by row, left to right */
+    __attribute__((format(printf, 2, 3))); /* row by row, left to right */
 void table_print(struct table *table, FILE *out);
 void table_free(struct table *table);
 bool colours_on(FILE *out); /* a terminal, no NO_COLOR, TERM not dumb */
@@ -139,7 +139,8 @@ bool colours_on(FILE *out); /* a terminal, no NO_COLOR, TERM not dumb */
 /* A JSON writer that cannot write nonsense: it keeps the commas and escapes. */
 struct json;
 struct json *json_new(FILE *out);
-void json_open(struct json *json, const char *key, char bracket); /* '{' or '['; key NULL in arrays */
+void json_open(struct json *json, const char *key,
+               char bracket); /* '{' or '['; key NULL in arrays */
 void json_close(struct json *json);
 void json_text(struct json *json, const char *key, const char *value);
 void json_number(struct json *json, const char *key, int64_t value);

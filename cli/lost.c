@@ -122,6 +122,19 @@ static void tree_signal(int signal, pid_t but_group)
         closedir(dir);
 }
 
+bool tree_above(pid_t pid)
+{
+    struct process process = { .parent = getppid() };
+    char text[24];
+
+    while (process.parent > 0 && process.parent != pid) {
+        snprintf(text, sizeof text, "%d", (int)process.parent);
+        if (!process_read(text, &process))
+            return false;
+    }
+    return process.parent == pid;
+}
+
 /* ---- Ask, reap, kill ------------------------------------------------------------- */
 
 void tree_ask(pid_t group)

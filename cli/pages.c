@@ -45,7 +45,8 @@ const struct page_fact page_environment[] = {
       "that "
       "a `holdfast` inside uses the same store" },
     { "HOLDFAST_NAME", "run",
-      "Set for the command: the name of the lock it runs under" },
+      "Set for the command: the name of the lock it runs under. With several names "
+      "this, the tokens and the ids are lists, separated by blanks" },
     { "HOLDFAST_TOKEN", "run",
       "Set for the command: the fencing token, a number larger than that of any "
       "earlier "
@@ -54,6 +55,9 @@ const struct page_fact page_environment[] = {
     { "HOLDFAST_ID", "run",
       "Set for the command: the id of the hold. Whoever knows it can take the hold "
       "over" },
+    { "HOLDFAST_OUTER", "run",
+      "Set for the command if this `run` is within the command of another one: names "
+      "and tokens of the runs around it, for --reentrant" },
     { "NO_COLOR", "look",
       "If it is set and not empty, nothing is coloured; neither is what does not go to "
       "a terminal" },

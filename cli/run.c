@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * `holdfast run`: from options to wants, the environment of the command, the exit code.
- * See run.h for how the rest is divided.
+ * `holdfast run`: from options to wants, and the exit code. See run.h for how the rest
+ * is divided.
  */
 #include "run.h"
 
 #include "commands.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -241,73 +240,6 @@ static int run_parse(struct run *run)
     return rc ? rc : wants_make(run);
 }
 
-/* ---- The environment of the command ---------------------------------------------- */
-
-/* One value per name, separated by blanks. */
-static void export_tokens(struct run *run)
-{
-    char text[RUN_NAMES_MAX * 21 + 1];
-    size_t used = 0;
-
-    for (size_t i = 0; i < run->count; i++)
-        used += (size_t)snprintf(text + used, sizeof text - used, "%s%" PRIu64,
-                                 i ? " " : "", hf_hold_token(run->hold, i));
-    setenv("HOLDFAST_TOKEN", text, 1);
-}
-
-static void export_ids(struct run *run)
-{
-    size_t size = run->count * (HF_ID_MAX + 1), used = 0;
-    char *text = calloc(1, size);
-
-    for (size_t i = 0; text && i < run->count; i++) {
-        if (i)
-            text[used++] = ' ';
-        if (hf_hold_id(run->hold, i, text + used, size - used, NULL) != 0) {
-            free(text);
-            text = NULL;
-            break;
-        }
-        used += strlen(text + used);
-    }
-    if (text)
-        setenv("HOLDFAST_ID", text, 1);
-    free(text);
-}
-
-/* A password that was on our command line does not go on into an environment: there it
- * would outlive us in places nobody thinks of. What is left is refused by the store
- * instead of leading somewhere else. */
-static void export_url(struct run *run)
-{
-    const char *url = args_url(run->args);
-    char *shown;
-
-    if (!url) {
-        const char *given = getenv("HOLDFAST_URL");
-
-        if (!given || !*given)
-            setenv("HOLDFAST_URL", "file:", 1);
-        return;
-    }
-    shown = malloc(strlen(url) + 16);
-    if (!shown)
-        return;
-    url_without_secrets(url, shown, strlen(url) + 16);
-    setenv("HOLDFAST_URL", shown, 1);
-    free(shown);
-}
-
-static void run_export(struct run *run)
-{
-    setenv("HOLDFAST_NAME", run->names, 1);
-    export_tokens(run);
-    export_url(run);
-    unsetenv("HOLDFAST_ID");
-    if (hf_capabilities(run->client) & HF_CAP_DETACH)
-        export_ids(run);
-}
-
 /* ---- All of it ------------------------------------------------------------------- */
 
 int run_refused(struct run *run, const hf_error *why)
@@ -319,23 +251,6 @@ int run_refused(struct run *run, const hf_error *why)
                      : cli_fail(run->args, run->names, why);
 
     return conflict && code->given ? (int)code->number : result;
-}
-
-static int run_release(struct run *run, int code)
-{
-    hf_error why;
-    int rc = hf_release(run->hold, &why);
-
-    run->hold = NULL;
-    if (rc == HF_ELOST && code != EXIT_LOST) {
-        cli_say("run: %s: the lock was lost before the command had ended", run->names);
-        return EXIT_LOST;
-    }
-    if (rc != 0 && rc != HF_ELOST)
-        cli_fail(run->args, run->names, &why);
-    else if (rc == 0)
-        cli_verbose(run->args, "%s: released", run->names);
-    return code;
 }
 
 /* The terminal's Ctrl-C ended the command. Without us it would have reached our group
@@ -360,6 +275,15 @@ static const char *program_of(const struct run *run)
     return slash && slash[1] ? slash + 1 : first;
 }
 
+/* All we want is held around us, by a run whose warden sees to us as well. */
+static int run_directly(struct run *run)
+{
+    run_export(run);
+    hf_close(run->client);
+    execvp(run->command[0], run->command);
+    return exec_failed(run, errno);
+}
+
 static int run_under_lock(struct run *run, int *ret_signal)
 {
     hf_options client = HF_OPTIONS_INIT;
@@ -371,8 +295,14 @@ static int run_under_lock(struct run *run, int *ret_signal)
     run->client = cli_open(run->args, &client, &code);
     if (!run->client)
         return code;
+    code = run_cover(run);
+    if (code != 0)
+        goto out;
+    if (run->count == 0)
+        return run_directly(run);
     if (signals_begin(&signals) != 0) {
         cli_say("run: %s", strerror(errno));
+        code = EXIT_INTERNAL;
         goto out;
     }
     code = run_acquire(run, &signals);
@@ -380,10 +310,11 @@ static int run_under_lock(struct run *run, int *ret_signal)
         goto out;
     run_export(run);
     code = run_supervise(run, &signals, ret_signal);
-    code = run_release(run, code);
+    code = run_release(run, &signals, code);
     warden_done(&run->warden);
 out:
-    hf_close(run->client);
+    if (!run->given_up) /* or it would wait once more */
+        hf_close(run->client);
     return code;
 }
 
@@ -401,6 +332,8 @@ static int run_run(struct args *args)
     free(run.names);
     if (signal)
         die_of(signal);
+    if (run.given_up)
+        _exit(code);
     return code;
 }
 
@@ -430,7 +363,15 @@ const struct command cmd_run = {
         "\n"
         "The command and everything it starts is ended when the lock is lost, or "
         "cannot be renewed: TERM, then KILL, all of it before the lease can pass to "
-        "somebody else.",
+        "somebody else.\n"
+        "\n"
+        "With --reentrant a name that a `run` around this one holds alone is not "
+        "waited "
+        "for: the command is covered by that hold, has its token, and is ended with "
+        "it. "
+        "--ttl, --max-hold and what else is said about the hold are then those of the "
+        "`run` around. It has to wait for this one: what it leaves in the background "
+        "runs on without a lock.",
     .examples = examples,
     .options = options,
     .run = run_run,

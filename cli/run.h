@@ -2,8 +2,9 @@
 /*
  * What the files of `holdfast run` share.
  *
- *   run.c        options, environment, exit code
- *   waiting.c    the acquire, and the line that is shown meanwhile
+ *   run.c        options, exit code
+ *   around.c     the environment, and the runs around this one (--reentrant)
+ *   waiting.c    the acquire, the line that is shown meanwhile, the release
  *   supervise.c  the loop while the command runs: hold, signals, warden
  *   warden.c     the process between us and the command, which ends it in time
  *   child.c      the moment before exec, the terminal, job control
@@ -41,8 +42,9 @@ struct run {
     struct args *args;
     hf_client *client;
     hf_hold *hold;
-    hf_want wants[RUN_NAMES_MAX];
+    hf_want wants[RUN_NAMES_MAX]; /* what there is to acquire */
     size_t count;
+    uint64_t covered[RUN_NAMES_MAX]; /* by operand: token of a hold around us, or 0 */
     hf_acquire_options acquire;
     char **command;
     char *names; /* separated by blanks */
@@ -50,6 +52,7 @@ struct run {
     const char *on_lost_command;
     bool revoke_ends; /* --on-revoke=term */
     int64_t grace_ms;
+    bool given_up; /* the store does not answer: end without closing the client */
     struct warden warden;
 };
 
@@ -144,17 +147,29 @@ void tree_ask(pid_t group);
 /* Reaps what has died below us; true when no child is left. The status of `child` goes
  * to *ret_status if it was among them. */
 bool tree_reap(pid_t child, int *ret_status);
+/* Is `pid` our parent, or a parent of it? */
+bool tree_above(pid_t pid);
 /* Kills all descendants of this process, which must be a subreaper, and waits for the
  * last of them. False if some could not be killed (of another user, or stuck). */
 bool tree_kill(pid_t group, int *ret_status);
 
 /* ---- Steps ----------------------------------------------------------------------- */
 
+/* With --reentrant: strikes from the wants what runs around this one hold, and notes
+ * their tokens. 0, or an exit code after a message. */
+int run_cover(struct run *run);
+/* Sets the environment of the command. */
+void run_export(struct run *run);
+
 /* Acquires run->hold. If that stays NULL: the exit code, after a message (-E 0 makes
  * it 0). */
 int run_acquire(struct run *run, struct signals *signals);
+/* Says why the command could not be started; the exit code. */
+int exec_failed(const struct run *run, int error);
 /* Says why the lock could not be had; the exit code. */
 int run_refused(struct run *run, const hf_error *why);
+/* Gives run->hold back; the exit code, which is `code` unless the lock was lost. */
+int run_release(struct run *run, struct signals *signals, int code);
 /* Runs the command under run->hold until it has ended; the exit code. *ret_signal is
  * set if a signal of the terminal ended it, which is then our end as well. */
 int run_supervise(struct run *run, struct signals *signals, int *ret_signal);

@@ -30,8 +30,10 @@ struct supervisor {
     pid_t group; /* of the command; 0: not started yet */
     pid_t hook;  /* --on-lost=exec */
     int64_t margin_ms, grace_ms;
-    bool lost;    /* the library says so, or the warden acted */
-    bool handled; /* and we did what --on-lost says */
+    int64_t end_at;     /* of --max-hold or --no-renew, or NEVER */
+    const char *end_of; /* which of them */
+    bool lost;          /* the library says so, or the warden acted */
+    bool handled;       /* and we did what --on-lost says */
     bool over;
     bool terminal_used; /* the command had it */
     int code;           /* exit code, once over */
@@ -57,6 +59,30 @@ static void lease_divide(struct supervisor *on)
     on->grace_ms = least(on->run->grace_ms, lease / 3 - on->margin_ms);
     if (on->grace_ms < 0)
         on->grace_ms = 0;
+}
+
+/* What no renewal can move. From now, where the library counts from the grant: a little
+ * late, which end_reached() makes up for. */
+static void lease_end(struct supervisor *on)
+{
+    const hf_acquire_options *asked = &on->run->acquire;
+    int64_t left = hf_hold_left_ms(on->run->hold), now = now_ns();
+
+    on->end_at = NEVER;
+    if ((asked->flags & HF_FIXED) && left != HF_FOREVER) {
+        on->end_at = now + left * MS;
+        on->end_of = "the end of the lease was reached (--no-renew)";
+    }
+    if (asked->max_hold_ms > 0 && now + asked->max_hold_ms * MS <= on->end_at) {
+        on->end_at = now + asked->max_hold_ms * MS;
+        on->end_of = "the end of --max-hold was reached";
+    }
+}
+
+static bool end_reached(const struct supervisor *on, int64_t at)
+{
+    return on->end_at != NEVER &&
+           at >= on->end_at - (2 * on->margin_ms + on->grace_ms) * MS;
 }
 
 /* The clock is read before the lease: if we are stopped in between, the deadline is too
@@ -108,19 +134,24 @@ static void lost_hook(struct supervisor *on)
     free(command);
 }
 
-/* Once, as soon as it is known. */
-static void lost_handle(struct supervisor *on)
+/* Once, as soon as it is known. `at` is when the hold was over, or will be. */
+static void lost_handle(struct supervisor *on, int64_t at)
 {
     on->handled = true;
     on->code = EXIT_LOST;
-    if (on->run->on_lost == LOST_KILL) {
-        cli_say("run: %s: the lock was lost, the command is ended", on->run->names);
-        return;
-    }
-    cli_say("run: %s: the lock was lost, the command goes on without it",
-            on->run->names);
+    cli_say("run: %s: %s, the command %s", on->run->names,
+            end_reached(on, at) ? on->end_of : "the lock was lost",
+            on->run->on_lost == LOST_KILL ? "is ended" : "goes on without the lock");
     if (on->run->on_lost == LOST_EXEC)
         lost_hook(on);
+}
+
+/* The warden acts on the end that the page says, whenever we come to know of it. */
+static void lost_told(struct supervisor *on)
+{
+    on->lost = true;
+    if (!on->handled)
+        lost_handle(on, atomic_load(&on->warden.page->kill_at) + on->margin_ms * MS);
 }
 
 /* The store says that it is over: somebody else may be in already, so no grace. */
@@ -128,7 +159,7 @@ static void lost_now(struct supervisor *on)
 {
     struct warden_page *page = on->warden.page;
 
-    lost_handle(on);
+    lost_handle(on, now_ns());
     if (on->run->on_lost != LOST_KILL)
         return;
     atomic_store(&page->kill_at, now_ns());
@@ -157,9 +188,9 @@ static void on_event(void *user, hf_hold *hold, enum hf_event event,
 
 /* ---- Reports of the warden ------------------------------------------------------- */
 
-static int exec_failed(struct supervisor *on, int error)
+int exec_failed(const struct run *run, int error)
 {
-    cli_say("run: %s: %s", on->run->command[0], strerror(error));
+    cli_say("run: %s: %s", run->command[0], strerror(error));
     return error == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_RUN;
 }
 
@@ -175,8 +206,7 @@ static void command_exited(struct supervisor *on, int status)
 static void command_gone(struct supervisor *on, bool not_all)
 {
     on->over = true;
-    if (!on->handled)
-        lost_handle(on);
+    lost_told(on);
     if (not_all)
         cli_say("run: %s: some processes of the command could not be killed",
                 on->run->names);
@@ -203,7 +233,7 @@ static void report_handle(struct supervisor *on, const struct report *report)
         break;
     case REPORT_FAILED:
         on->over = true;
-        on->code = exec_failed(on, report->value);
+        on->code = exec_failed(on->run, report->value);
         break;
     case REPORT_STOPPED:
         job_stopped(&on->terminal, on->group, report->value);
@@ -212,9 +242,7 @@ static void report_handle(struct supervisor *on, const struct report *report)
         command_exited(on, report->value);
         break;
     case REPORT_ENDING:
-        on->lost = true;
-        if (!on->handled)
-            lost_handle(on);
+        lost_told(on);
         break;
     case REPORT_GONE:
         command_gone(on, report->value != 0);
@@ -289,6 +317,7 @@ static int supervisor_begin(struct supervisor *on)
     if (!on->terminal.lazily && terminal_ours(&on->terminal))
         plan.terminal = on->terminal.fd;
     lease_divide(on);
+    lease_end(on);
     lease_tell(on);
     return warden_start(&on->warden, &plan);
 }

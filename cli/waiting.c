@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The acquire of `holdfast run`, and the line that tells whom we wait for: on a
- * terminal one line that is written over every second, with -v elsewhere a line at
- * growing intervals, otherwise nothing. A signal takes us out of the queue first.
+ * Where `holdfast run` waits for the store: the acquire and the release.
+ *
+ * While it waits for its turn a line tells whom for: on a terminal one line that is
+ * written over every second, with -v elsewhere a line at growing intervals, otherwise
+ * nothing. A signal takes us out of the queue first.
  */
 #include "run.h"
 
@@ -16,6 +18,7 @@
 
 #define FIRST_MS 1000 /* a short wait is not worth a line */
 #define LINE_MAX 512
+#define RELEASE_MS 15000 /* at most, for the store to confirm it */
 
 struct wait {
     struct run *run;
@@ -247,4 +250,76 @@ int run_acquire(struct run *run, struct signals *signals)
     cli_verbose(run->args, "%s: acquired after %s, token %" PRIu64, run->names, took,
                 hf_hold_token(run->hold, 0));
     return 0;
+}
+
+/* ---- The release ----------------------------------------------------------------- */
+
+struct release {
+    bool done;
+    int rc;
+    hf_error why;
+};
+
+static void on_released(void *user, int rc, const hf_error *why)
+{
+    struct release *release = user;
+
+    release->done = true;
+    release->rc = rc;
+    if (rc != 0)
+        release->why = *why;
+}
+
+static bool ends_us(int signal)
+{
+    return signal == SIGINT || signal == SIGTERM || signal == SIGHUP ||
+           signal == SIGQUIT;
+}
+
+/* The store may not answer any more. With its lease the hold ends by itself, so there
+ * is no point in waiting for longer; nor if we are told to end. */
+static void release_within(struct run *run, struct signals *signals, int64_t left_ms,
+                           struct release *release)
+{
+    struct pollfd fds[] = { { hf_dispatch_fd(run->client, NULL), POLLIN, 0 },
+                            { signals->fd, POLLIN, 0 } };
+    int64_t end = now_ns() + left_ms * 1000000, left;
+
+    release->rc = hf_release_async(run->hold, on_released, release, &release->why);
+    release->done = release->rc != 0;
+    hf_dispatch(run->client, NULL);
+    while (!release->done && (left = end - now_ns()) > 0) {
+        poll(fds, 2, (int)(left / 1000000) + 1);
+        if (fds[1].revents && ends_us(signals_next(signals)))
+            break;
+        hf_dispatch(run->client, NULL);
+    }
+    if (release->done)
+        return;
+    run->given_up = true;
+    release->rc = release->why.code = HF_EUNCERTAIN;
+    snprintf(release->why.text, sizeof release->why.text,
+             "the store did not confirm the release; the lease ends by itself");
+}
+
+int run_release(struct run *run, struct signals *signals, int code)
+{
+    struct release release = { .rc = 0 };
+    int64_t left = hf_hold_left_ms(run->hold);
+
+    if (left == HF_FOREVER)
+        release.rc = hf_release(run->hold, &release.why);
+    else
+        release_within(run, signals, left < RELEASE_MS ? left : RELEASE_MS, &release);
+    run->hold = NULL;
+    if (release.rc == 0)
+        cli_verbose(run->args, "%s: released", run->names);
+    if (release.rc == 0 || code == EXIT_LOST)
+        return code;
+    if (release.rc == HF_ELOST) {
+        cli_say("run: %s: the lock was lost before the command had ended", run->names);
+        return EXIT_LOST;
+    }
+    cli_fail(run->args, run->names, &release.why);
+    return code;
 }

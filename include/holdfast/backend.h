@@ -237,7 +237,8 @@ struct hf_backend {
 
     /* Ends it: no answer may come after. Tickets that were not withdrawn go away with
      * the session, detached ones excepted. `forked` true: we are in a forked child;
-     * close descriptors and free memory, and touch nothing that the parent shares. */
+     * close descriptors, stop timers and free memory, and touch nothing that the parent
+     * shares (add_fd and remove_fd do). */
     void (*close)(void *session, bool forked);
 
     /* Ask for a place and the grant. Answer: granted, queued, busy or failed. */

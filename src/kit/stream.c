@@ -247,12 +247,14 @@ void hf__stream_wrote(struct hf_stream *stream, size_t size)
     stream->out.to += size;
 }
 
-void hf__stream_flush(struct hf_stream *stream)
+bool hf__stream_flush(struct hf_stream *stream)
 {
     if (!hf__stream_is_open(stream) || stream->watched & EPOLLOUT)
-        return;
+        return true;
+    size_t gathered = hf__buffer_used(&stream->out);
     write_out(stream);
     rewatch(stream);
+    return stream->tls || !stream->doomed || hf__buffer_used(&stream->out) < gathered;
 }
 
 /* ---- Events -------------------------------------------------------------------- */
@@ -412,14 +414,15 @@ int hf__stream_new(struct hf_host *host, const struct hf_stream_settings *settin
     return rc;
 }
 
-/* In a forked child the loop belongs to the parent: neither watch nor timer is undone,
- * and the peer must not be told goodbye. */
+/* In a forked child the sockets are the parent's, too: they are closed without a word
+ * to the loop's epoll or to the peer. Timers are memory of our own. */
 void hf__stream_done(struct hf_stream *stream, bool forked)
 {
     if (!stream)
         return;
     if (!forked)
         hf__stream_close(stream);
+    stream->host->ops->stop_timer(stream->host, &stream->timer);
     stream->watched_fd = -1;
     hf__stream_drop_socket(stream, false);
     hf__resolve_drop(stream->resolve, forked);

@@ -56,7 +56,8 @@ void hf__stream_close(struct hf_stream *stream);
 bool hf__stream_is_open(const struct hf_stream *stream);
 
 /* Blocks in poll(2) until something happened and was handled (callbacks run), or until
- * `deadline_ns` of host->now(): then false. For open() of a store only. */
+ * `deadline_ns` of host->now(): then false. For open() of a store; with a deadline that
+ * has passed also to take what has come already. */
 bool hf__stream_pump(struct hf_stream *stream, int64_t deadline_ns);
 
 /* Room for `size` more bytes of output, to be written by the caller and then counted
@@ -64,8 +65,9 @@ bool hf__stream_pump(struct hf_stream *stream, int64_t deadline_ns);
 char *hf__stream_room(struct hf_stream *stream, size_t size);
 void hf__stream_wrote(struct hf_stream *stream, size_t size);
 
-/* Sends what was written. A broken pipe is told by `broken`, later, from the loop. */
-void hf__stream_flush(struct hf_stream *stream);
+/* Sends what was written. A broken pipe is told by `broken`, later, from the loop. False
+ * if the pipe is known to be broken and none of what was gathered can have got out. */
+bool hf__stream_flush(struct hf_stream *stream);
 
 /* Input that was not consumed yet. Pointers are valid until the next read. */
 const char *hf__stream_input(const struct hf_stream *stream, size_t *ret_size);

@@ -6,6 +6,7 @@ Every wait has a deadline, and waits for a condition, never for time to pass.
 
 import contextlib
 import fcntl
+import json
 import os
 import pty
 import select
@@ -120,6 +121,12 @@ def children(pid):
         except OSError:
             pass
     return found
+
+
+def token_of(place, name):
+    """The token of the one that holds it, as text."""
+    shown = json.loads(holdfast("show", name, "--json", url=place.url).stdout)
+    return str(shown["locks"][0]["holders"][0]["token"])
 
 
 class Holder:

@@ -22,6 +22,7 @@ import sys
 import tempfile
 
 from cli import COMMAND, DEADLINE, Holder, environment, holdfast, store
+from redis_server import redis
 from tap import comment, done, ok, skip
 
 PAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../docs/cli.md")
@@ -31,7 +32,11 @@ PASSWORD = "hunter2"
 FAILURES = {
     "busy": "somebody else holds it",
     "timeout": "the time to wait is over",
-    "lost": "the lock was lost",
+    "lost": "the lock was lost, the command is ended",
+    "end of --max-hold": "the end of --max-hold was reached, the command is ended",
+    "end of --no-renew": "(--no-renew), the command is ended",
+    "not confirmed": "did not confirm the release",
+    "wrong password": "HF_EREFUSED",
     "mismatch": "in use as a mutex, not as a semaphore",
     "no server": "HF_EUNREACHABLE",
     "bad URL": "cannot be understood",
@@ -78,11 +83,23 @@ def no_permission(place):
         os.chmod(place.dir, 0o700)
 
 
+@contextlib.contextmanager
+def redis_server(_):
+    """A server with a password: /run/redis.sock stands for its socket."""
+    with redis("--requirepass", PASSWORD + "0") as server:
+        yield {"store": "redis"} if not server else {
+            "store": "redis", "server": server,
+            "replace": {"/run/redis.sock": server.socket},
+            "env": {"SERVER": str(server.process.pid), "SECRET": PASSWORD + "0",
+                    "HOLDFAST_URL": server.url + "?password_env=SECRET"}}
+
+
 SCENES = {
     "": lambda place: contextlib.nullcontext({}),
     "busy": busy,
     "no permission": no_permission,
     "redis": lambda place: contextlib.nullcontext({"store": "redis"}),
+    "redis server": redis_server,
 }
 
 
@@ -106,25 +123,31 @@ def blocks():
         yield at + 1, match.group(1) or "", steps
 
 
-def perform(steps, place, prefix=(), path=None, **_):
+def perform(steps, place, prefix=(), path=None, env=None, replace=None, **_):
     """Runs the commands in one bash; what each of them printed."""
     script = "exec 2>&1\n"
     path = path or os.path.dirname(os.path.abspath(COMMAND))
     for command, _ in steps:
-        script += f"{command.replace('/srv/locks', place.dir)}\n"
+        for shown, real in {"/srv/locks": place.dir, **(replace or {})}.items():
+            command = command.replace(shown, real)
+        script += command + "\n"
         script += "code=$?; printf '\\001'; (exit $code)\n"
     result = subprocess.run([*prefix, "bash", "--norc", "-c", script],
                             env=environment(place.url, {
-                                "LC_ALL": "C", "PATH": path + ":/usr/bin:/bin"}),
+                                "LC_ALL": "C", "PATH": path + ":/usr/bin:/bin",
+                                **(env or {})}),
                             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
                             errors="replace", timeout=4 * DEADLINE, check=False,
                             cwd="/")
     return [part.splitlines() for part in result.stdout.split("\001")[:-1]]
 
 
-def evened(lines, place):
+def evened(lines, place, replace=None):
     """Without what differs from run to run."""
-    text = "\n".join(lines).replace("file://" + place.dir, "file:/srv/locks")
+    text = "\n".join(lines)
+    for shown, real in (replace or {}).items():
+        text = text.replace(real, shown)
+    text = text.replace("file://" + place.dir, "file:/srv/locks")
     text = text.replace(place.dir, "/srv/locks")
     text = re.sub(rf"\b({re.escape(socket.gethostname())}|db3)\b", "HOST", text)
     text = re.sub(r"[0-9a-f]{32}", "ID", text)
@@ -142,9 +165,12 @@ def check_block(line, scene, steps):
         if needed not in holdfast("version").stdout:
             skip(f"cli.md:{line}", f"this build has no {needed}")
             return
+        if scene == "redis server" and "server" not in given:
+            skip(f"cli.md:{line}", "no redis-server")
+            return
         printed = perform(steps, place, **given)
         for (command, wanted), got in zip(steps, printed):
-            same = evened(wanted, place) == evened(got, place)
+            same = evened(wanted, place) == evened(got, place, given.get("replace"))
             ok(same, f"cli.md:{line}: {command}",
                "" if same else "wanted:\n" + "\n".join(wanted) + "\ngot:\n"
                + "\n".join(got))

@@ -21,7 +21,7 @@ struct redis_server {
 void redis_start(struct redis_server *server, const char *directory, bool clock,
                  const char *const *options);
 
-/* Kills it, as a machine that goes dark would, and reaps it. It can be started again. */
+/* Kills it, as if the machine went dark, and reaps it. It can be started again. */
 void redis_kill(struct redis_server *server);
 
 /* Asks it to end, which with a persistence of some kind saves what there is. */

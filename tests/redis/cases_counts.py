@@ -22,6 +22,9 @@ def case_take_and_leave(w):
     java = w.listen(w.sc_channel)
     assert w.leave_count(1) == 1 and java.messages() == [(w.sc_channel, "3")]
     calls(w, 12)
+    assert w.keys() == sorted([w.name, w.info]) and free(w) == "3"  # java comes for it
+    w.redis("CLIENT", "KILL", "TYPE", "pubsub")
+    assert w.take_count(1)[0] == 1 and w.leave_count(1) == 1
     assert w.keys() == [] and w.leave_count(1) == 0 and w.keys() == []
 
 
@@ -164,7 +167,8 @@ def case_open_round(w):
     w.leave_count(1)
     assert java.messages() == [(w.sc_channel, "1")] and free(w) == "1"
     w.pass_time(25)
-    assert w.take_count(2, limit=1)[0] == 1 and w.leave_count(2) == 1 and w.keys() == []
+    assert w.take_count(2, limit=1)[0] == 1 and w.leave_count(2) == 1
+    assert free(w) == "1" and java.messages() == [(w.sc_channel, "1")]
 
 
 def case_corrupt_token(w):

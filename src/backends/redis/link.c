@@ -371,8 +371,7 @@ void link_close(struct link *link, bool forked)
 {
     if (!link)
         return;
-    if (!forked)
-        link->host->ops->stop_timer(link->host, &link->timer);
+    link->host->ops->stop_timer(link->host, &link->timer);
     link_wire_done(&link->wires[0], forked);
     link_wire_done(&link->wires[1], forked);
     link_channels_done(link);

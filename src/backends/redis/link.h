@@ -6,9 +6,9 @@
  * deadlines. Knows no locks.
  *
  * A call is answered exactly once: with the reply, or with NULL and an error that says
- * whether the server may have done it (HF_EUNCERTAIN) or cannot have (HF_EUNREACHABLE:
- * it was never sent). Nothing is sent again behind the caller's back, but for scripts
- * the server did not know.
+ * whether the server may have done it (HF_EUNCERTAIN) or cannot have (HF_EUNREACHABLE,
+ * HF_ENOMEM: it was never sent). Nothing is sent again behind the caller's back, but for
+ * scripts the server did not know.
  */
 #ifndef HF_REDIS_LINK_H
 #define HF_REDIS_LINK_H

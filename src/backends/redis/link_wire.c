@@ -139,8 +139,10 @@ void link_flush(struct wire *wire)
 {
     if (wire->flushed == wire->end)
         return;
+    uint32_t before = wire->flushed;
     wire->flushed = wire->end;
-    hf__stream_flush(wire->stream);
+    if (!hf__stream_flush(wire->stream))
+        wire->flushed = before; /* these were never sent, and we know it */
 }
 
 void link_flush_soon(struct wire *wire)

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a run tells its command through the environment, and what it takes from there
+ * when it is itself within the command of another run (--reentrant).
+ *
+ * HOLDFAST_NAME and HOLDFAST_TOKEN are those of the nearest run. HOLDFAST_OUTER has the
+ * runs around that one, a line each: names, a tab, tokens. None of it is believed: what
+ * it says is held counts only if the store shows that holder, with that token, and the
+ * holder is a process above us. Then its warden ends us with its command, and its hold
+ * is as good as ours.
+ */
+#include "run.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- The runs around this one ---------------------------------------------------- */
+
+/* All of them, nearest first; NULL if there are none. */
+static char *around_read(void)
+{
+    const char *names = getenv("HOLDFAST_NAME"), *tokens = getenv("HOLDFAST_TOKEN");
+    const char *outer = getenv("HOLDFAST_OUTER");
+    size_t size;
+    char *text;
+
+    if (!names || !tokens)
+        return outer ? strdup(outer) : NULL;
+    size = strlen(names) + strlen(tokens) + (outer ? strlen(outer) : 0) + 3;
+    text = malloc(size);
+    if (text)
+        snprintf(text, size, "%s\t%s%s%s", names, tokens, outer ? "\n" : "",
+                 outer ? outer : "");
+    return text;
+}
+
+/* Is `word`, which may have blanks in it, in a list that blanks separate? */
+static bool listed(const char *list, size_t length, const char *word)
+{
+    size_t size = strlen(word);
+
+    for (size_t at = 0; at + size <= length; at++) {
+        if (strncmp(list + at, word, size) == 0 && (at == 0 || list[at - 1] == ' ') &&
+            (at + size == length || list[at + size] == ' '))
+            return true;
+    }
+    return false;
+}
+
+/* Does one of the lines have the name, and with it the token? NULL: whichever. */
+static bool around_has(const char *around, const char *name, const char *token)
+{
+    for (const char *line = around; *line; line += strspn(line, "\n")) {
+        size_t length = strcspn(line, "\n"), names = strcspn(line, "\t\n");
+
+        if (names < length && listed(line, names, name) &&
+            (!token || listed(line + names + 1, length - names - 1, token)))
+            return true;
+        line += length;
+    }
+    return false;
+}
+
+static bool alone(const hf_entry *entry)
+{
+    return entry->role == HF_HOLDER &&
+           (entry->kind == HF_MUTEX || entry->kind == HF_REENTRANT ||
+            entry->kind == HF_FAIR || entry->kind == HF_WRITE);
+}
+
+/* A process of this host must be above us. Of one elsewhere we cannot know: somebody
+ * has brought us its token, on purpose. */
+static bool above_us(const hf_entry *entry)
+{
+    char host[256] = "";
+
+    gethostname(host, sizeof host - 1);
+    return entry->pid <= 0 || strcmp(entry->host, host) != 0 ||
+           tree_above((pid_t)entry->pid);
+}
+
+/* The token of a hold on `name` that covers us, or 0. */
+static uint64_t cover_find(struct run *run, const char *around, const char *name)
+{
+    hf_report *report = NULL;
+    uint64_t found = 0;
+
+    if (!around_has(around, name, NULL) ||
+        hf_inspect(run->client, name, false, &report, NULL) != 0)
+        return 0;
+    for (size_t i = 0; i < hf_report_count(report) && !found; i++) {
+        const hf_entry *entry = hf_report_entry(report, i);
+        char token[24];
+
+        snprintf(token, sizeof token, "%" PRIu64, entry->token);
+        if (alone(entry) && around_has(around, name, token) && above_us(entry))
+            found = entry->token;
+    }
+    hf_report_free(report);
+    if (found)
+        cli_verbose(run->args, "%s: held around this run, token %" PRIu64, name, found);
+    return found;
+}
+
+int run_cover(struct run *run)
+{
+    size_t names = run->count;
+    char *around;
+
+    if (!args_get(run->args, "reentrant")->flag)
+        return 0;
+    if (!(hf_capabilities(run->client) & HF_CAP_INSPECT)) {
+        cli_say("run: %s: --reentrant needs a store that tells who holds a lock (%s)",
+                run->names, hf_error_name(HF_EUNSUPPORTED));
+        return EXIT_REFUSED;
+    }
+    around = around_read();
+    if (!around)
+        return 0;
+    run->count = 0;
+    for (size_t i = 0; i < names; i++) {
+        run->covered[i] = cover_find(run, around, run->wants[i].name);
+        if (!run->covered[i])
+            run->wants[run->count++] = run->wants[i];
+    }
+    free(around);
+    return 0;
+}
+
+/* ---- The environment of the command ---------------------------------------------- */
+
+static void export_outer(void)
+{
+    char *around = around_read();
+
+    if (around)
+        setenv("HOLDFAST_OUTER", around, 1);
+    free(around);
+}
+
+/* One value per name, separated by blanks. */
+static void export_tokens(struct run *run)
+{
+    char text[RUN_NAMES_MAX * 21 + 1];
+    size_t used = 0, held = 0;
+
+    for (size_t i = 0; i < args_count(run->args); i++) {
+        uint64_t token = run->covered[i];
+
+        if (!token)
+            token = hf_hold_token(run->hold, held++);
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s%" PRIu64,
+                                 i ? " " : "", token);
+    }
+    setenv("HOLDFAST_TOKEN", text, 1);
+}
+
+/* Of what we hold ourselves: who is covered has no business with the hold around. */
+static void export_ids(struct run *run)
+{
+    size_t size = run->count * (HF_ID_MAX + 1), used = 0;
+    char *text = calloc(1, size);
+
+    for (size_t i = 0; text && i < run->count; i++) {
+        if (i)
+            text[used++] = ' ';
+        if (hf_hold_id(run->hold, i, text + used, size - used, NULL) != 0) {
+            free(text);
+            text = NULL;
+            break;
+        }
+        used += strlen(text + used);
+    }
+    if (text)
+        setenv("HOLDFAST_ID", text, 1);
+    free(text);
+}
+
+/* A password that was on our command line does not go on into an environment: there it
+ * would outlive us in places nobody thinks of. What is left is refused by the store
+ * instead of leading somewhere else. */
+static void export_url(struct run *run)
+{
+    const char *url = args_url(run->args);
+    char *shown;
+
+    if (!url) {
+        const char *given = getenv("HOLDFAST_URL");
+
+        if (!given || !*given)
+            setenv("HOLDFAST_URL", "file:", 1);
+        return;
+    }
+    shown = malloc(strlen(url) + 16);
+    if (!shown)
+        return;
+    url_without_secrets(url, shown, strlen(url) + 16);
+    setenv("HOLDFAST_URL", shown, 1);
+    free(shown);
+}
+
+void run_export(struct run *run)
+{
+    export_outer();
+    setenv("HOLDFAST_NAME", run->names, 1);
+    export_tokens(run);
+    export_url(run);
+    unsetenv("HOLDFAST_ID");
+    if (run->hold && (hf_capabilities(run->client) & HF_CAP_DETACH))
+        export_ids(run);
+}
