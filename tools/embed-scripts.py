@@ -5,7 +5,7 @@
 usage: embed-scripts.py DIRECTORY OUTPUT.c OUTPUT.inc
 
 Every DIRECTORY/NAME.lua but the parts becomes `script_NAME` (see scripts.h). A line
-`-- uses: a, b` in it puts part_a.lua and part_b.lua before it, in that order.
+`-- uses: a, b` in it is replaced by part_a.lua and part_b.lua, in that order.
 Comments, indentation and empty lines are dropped, to keep short what is sent.
 The same input always gives the same output.
 """
@@ -28,14 +28,14 @@ def shorten(text):
 
 
 def assemble(path):
-    """A script with its parts before it, shortened: what the server gets."""
-    text = path.read_text(encoding="utf-8")
-    uses = USES.search(text)
-    parts = [part.strip() for part in uses.group(1).split(",")] if uses else []
-    texts = [
-        (path.parent / f"part_{part}.lua").read_text(encoding="utf-8") for part in parts
-    ]
-    return "".join(shorten(part) for part in texts + [text])
+    """A script with its parts in it, shortened: what the server gets."""
+
+    def parts(uses):
+        names = (name.strip() for name in uses.group(1).split(","))
+        paths = (path.parent / f"part_{name}.lua" for name in names)
+        return "".join(part.read_text(encoding="utf-8") for part in paths)
+
+    return shorten(USES.sub(parts, path.read_text(encoding="utf-8")))
 
 
 def load(directory):

@@ -7,11 +7,13 @@ from tap import comment, done, ok
 
 
 class Shell(Terminal):
-    """An interactive bash. The prompt counts, so that we know which one we wait for."""
+    """An interactive bash. Whoever types waits for the prompt first: what is typed ahead
+    could reach the command before."""
 
     def __init__(self, place):
         super().__init__("--norc", "--noprofile", "-i", program="bash", url=place.url,
-                         env={"PS1": "<$?>", "TERM": "dumb", "HISTFILE": ""})
+                         env={"PS1": "<$?>", "TERM": "dumb", "HISTFILE": ""},
+                         size=(24, 250))
         self.at = self.until("<0>")
 
     def type(self, text):
@@ -20,6 +22,14 @@ class Shell(Terminal):
     def expect(self, text):
         """Waits for `text` on what came since the last expect."""
         self.at = self.until(text, after=self.at)
+
+
+def stopped(shell):
+    """Has the shell, which tells with a prompt, seen that a job is stopped?"""
+    shell.expect("<0>")
+    shell.type("jobs\n")
+    shell.expect("sh -c")
+    return "Stopped" in shell.seen[:shell.at].splitlines()[-1]
 
 
 def held(place):
@@ -76,10 +86,10 @@ def test_stop(place):
         shell.expect("<148>")
         shell.type("bg\n")
         shell.expect("<0>")
-        shell.type("touch " + place.dir + "/go\n")
+        shell.type("touch " + place.dir + "/go; wait; echo waited $?\n")
         shell.expect("moved")
-        shell.type("wait; echo waited $?\n")
         shell.expect("waited 0")
+        shell.expect("<0>")
         ok(True, "bg: it goes on without the terminal")
         shell.type("holdfast run x -- sh -c 'read a; echo =$a=' &\n")
         shell.expect("<0>")
@@ -87,27 +97,32 @@ def test_stop(place):
         shell.type("echo still $((6*7))\n")
         shell.expect("still 42")
         ok(True, "started in the background it leaves the terminal alone")
-        shell.type("\n")
-        shell.expect("Stopped")
+        wait_for(lambda: stopped(shell), "the shell to see that it wants the terminal")
+        shell.expect("<0>")
         shell.type("fg\n")
         shell.expect("holdfast run")
         shell.type("later\n")
         shell.expect("=later=")
+        shell.expect("<0>")
         ok(True, "and gets it with fg")
         comment(shell.seen)
 
 
 def test_pipeline(place):
     with Shell(place) as shell:
-        shell.type("holdfast run x -- echo one | (read a </dev/tty; cat; echo =$a=)\n")
+        shell.type("holdfast run x -- echo one | "
+                   "(echo up; read a </dev/tty; cat; echo =$a=)\n")
+        shell.expect("\nup")
         shell.type("mine\n")
         shell.expect("=mine=")
+        shell.expect("<0>")
         ok("\none" in shell.seen, "a neighbour in the pipeline reads the terminal")
         shell.type("echo two | holdfast run x -- sh -c 'cat; read a </dev/tty; "
                    "echo =$a='\n")
         shell.expect("\ntwo")
         shell.type("wish\n")
         shell.expect("=wish=")
+        shell.expect("<0>")
         ok(True, "and so does the command behind a pipe")
         shell.type("holdfast run x -- sleep 100 | cat\n")
         wait_for(lambda: held(place), "the lock")

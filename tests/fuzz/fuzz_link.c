@@ -109,10 +109,11 @@ void hf__stream_wrote(struct hf_stream *stream, size_t size)
     stream->written++;
 }
 
-void hf__stream_flush(struct hf_stream *stream)
+bool hf__stream_flush(struct hf_stream *stream)
 {
     MUST(stream->state == OPEN);
     stream->flushed = stream->written;
+    return true;
 }
 
 const char *hf__stream_input(const struct hf_stream *stream, size_t *ret_size)

@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: MIT
--- uses: base, names, queue, mutex, drain, rw, count, simple
+-- uses: base, names, queue, own, mutex, drain, rw, count, simple
 -- Takes a lock away from the holder that has a token, and hands it on. The holder is
 -- told.
 --

@@ -12,13 +12,17 @@ local RUN_MAX, OPEN_MS = 8, 20
 -- A queue nobody in it has asked about for so long is of the dead (milliseconds).
 local QUEUE_MS = 120000
 
--- Epoch of the server, in milliseconds and microseconds; read once, when needed.
-local now, now_us
+-- Epoch of the server, in milliseconds and microseconds, as numbers and as text; read
+-- once, when needed.
+local now, now_us, now_text, now_us_text
 local function clock()
     if not now then
         local time = call('TIME')
         now_us = time[1] * 1000000 + time[2]
         now = math.floor(now_us / 1000)
+        local micros = string.format('%06d', time[2])
+        now_us_text = time[1] .. micros
+        now_text = time[1] .. string.sub(micros, 1, 3)
     end
 end
 
@@ -42,21 +46,23 @@ local function record_read(line)
     if not line then
         return nil
     end
-    local r = {}
-    r.state, r.kind, r.permits, r.ttl, r.reserve, r.token, r.span, r.since, r.inbox,
-        r.slot, r.details = string.match(line, RECORD)
-    return r.state and r or nil
+    local state, kind, permits, ttl, reserve, token, span, since, inbox, slot, details =
+        string.match(line, RECORD)
+    return state and { state = state, kind = kind, permits = permits, ttl = ttl,
+        reserve = reserve, token = token, span = span, since = since, inbox = inbox,
+        slot = slot, details = details }
 end
 
 local function record_write(r)
-    return table.concat({ r.state, r.kind, r.permits, r.ttl, r.reserve, r.token, r.span,
-        r.since, r.inbox, r.slot, r.details }, ' ')
+    return r.state .. ' ' .. r.kind .. ' ' .. r.permits .. ' ' .. r.ttl .. ' ' ..
+        r.reserve .. ' ' .. r.token .. ' ' .. r.span .. ' ' .. r.since .. ' ' ..
+        r.inbox .. ' ' .. r.slot .. ' ' .. r.details
 end
 
 -- A record as the arguments of a take give it.
 local function record_new(ttl, reserve, inbox, slot, details, kind, permits)
     return { state = 'w', kind = kind, permits = permits, ttl = ttl, reserve = reserve,
-        token = '0', span = '0', since = text(now), inbox = inbox, slot = slot,
+        token = '0', span = '0', since = now_text, inbox = inbox, slot = slot,
         details = details }
 end
 
@@ -68,20 +74,20 @@ end
 
 -- Token numbers follow the clock, so that they grow after a restart that lost them,
 -- too. Several at once only while the clock is ahead: the counter then never runs away
--- from it. One GETSET, because the clock nearly always is.
+-- from it. One GETSET, because the clock nearly always is. `reserve` is text.
 local TOKEN_MAX = 2 ^ 53 - 2 ^ 20
 
 local function draw(reserve)
     clock()
     local old = redis.pcall('GETSET', K.token, text(now_us + reserve - 1))
     if not old then
-        return text(now_us), text(reserve)
+        return now_us_text, reserve
     elseif type(old) == 'table' and not string.find(old.err, 'WRONGTYPE', 1, true) then
-        call('GETSET', K.token, text(now_us)) -- no memory, a replica: in its own words
+        call('GETSET', K.token, now_us_text) -- no memory, a replica: in its own words
     end
     local last = type(old) == 'string' and string.match(old, '^%d+$') and tonumber(old)
     if last and last < now_us then
-        return text(now_us), text(reserve)
+        return now_us_text, reserve
     elseif last and last < TOKEN_MAX then
         call('SET', K.token, text(last + 1))
         return text(last + 1), '1'
@@ -94,16 +100,16 @@ end
 -- Makes r a holder's record: true. False: dead, and forgotten. Nil: no token to be had.
 -- A waiter other than the one who asks (me) is told by a push.
 local function give(owner, r, me)
-    local token, span = draw(tonumber(r.reserve))
+    local token, span = draw(r.reserve)
     if not token then
         return nil
     end
-    local rest = table.concat({ '', token, span, r.ttl, text(now) }, ' ')
-    if owner ~= me and not push(r, 'g', owner, rest) then
+    if owner ~= me and not push(r, 'g', owner,
+        ' ' .. token .. ' ' .. span .. ' ' .. r.ttl .. ' ' .. now_text) then
         call('HDEL', K.info, owner)
         return false
     end
-    r.state, r.token, r.span, r.since = 'h', token, span, text(now)
+    r.state, r.token, r.span, r.since = 'h', token, span, now_text
     return true
 end
 

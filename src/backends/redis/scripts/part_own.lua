@@ -1,0 +1,33 @@
+-- SPDX-License-Identifier: MIT
+-- Mutex and fair lock, Redisson's RLock and FairLock: a hash with the owner as its only
+-- field. They share the name, each has its own queue: QUEUE for m, Redisson's list and
+-- zset for f, where holdfast and Redisson stand in one line.
+--
+-- INFO also has: #last the owner of the latest grant (whose record is stale once the
+-- key has expired), #run grants in a row, #open end of an open round.
+--
+-- What nearly every call needs; the rest is in part_mutex, because making a function
+-- costs the server as much as a command does.
+
+local function mutex_own(owner, r, run)
+    call('HSET', K.name, owner, 1)
+    call('PEXPIRE', K.name, r.ttl)
+    call('HSET', K.info, owner, record_write(r), '#last', owner, '#run', run)
+end
+
+-- The next of QUEUE, taken out of it, and how many grants there were in a row.
+local function mutex_next()
+    while true do
+        local owner = call('LPOP', K.queue)
+        if not owner then
+            return nil
+        end
+        local found = call('HMGET', K.info, owner, '#run')
+        local r = record_read(found[1])
+        if r and r.state == 'w' and r.kind == 'm' then
+            return owner, r, tonumber(found[2]) or 0
+        elseif r and r.state == 'w' then
+            push(r, 'n', owner)
+        end
+    end
+end
