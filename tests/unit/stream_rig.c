@@ -58,12 +58,6 @@ static void count_remove_fd(struct hf_host *host, int fd)
     fake_ops->remove_fd(host, fd);
 }
 
-static void count_stop_timer(struct hf_host *host, struct hf_timer *timer)
-{
-    rig_of(host)->undone++;
-    fake_ops->stop_timer(host, timer);
-}
-
 static int count_add_fd(struct hf_host *host, int fd, uint32_t events,
                         hf_fd_cb *callback, void *arg)
 {
@@ -210,7 +204,6 @@ void rig_new(struct rig *rig)
     rig->ops = *fake_ops;
     rig->ops.add_fd = count_add_fd;
     rig->ops.remove_fd = count_remove_fd;
-    rig->ops.stop_timer = count_stop_timer;
     rig->fake.host.ops = &rig->ops;
     int rc =
         hf__stream_new(&rig->fake.host, &rig->settings, &user, rig, &rig->stream, &why);

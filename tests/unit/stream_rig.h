@@ -25,7 +25,7 @@ struct rig {
     struct fake_clock *clock; /* NULL: the real one. Set it before rig_new() */
     struct hf_host_ops ops;   /* as the fake host's, and counting */
     unsigned adds;            /* descriptors watched */
-    unsigned undone;          /* watches removed, timers stopped */
+    unsigned undone;          /* watches removed */
     struct hf_stream_settings settings;
     struct hf_stream *stream;
     int listener, peer; /* -1: none */

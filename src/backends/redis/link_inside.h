@@ -130,6 +130,8 @@ int link_put(struct wire *wire, const struct resp_arg *args, size_t count,
 /* Sends what was written, now; or now only if few answers are on their way. */
 void link_flush(struct wire *wire);
 void link_flush_soon(struct wire *wire);
+/* Gives back the room that many commands at once have taken, once all are answered. */
+void link_trim(struct wire *wire);
 /* The oldest call, which is taken off the wire. */
 struct call link_pop(struct wire *wire);
 void link_answer(struct link *link, const struct call *call, const struct resp *nodes,

@@ -190,4 +190,6 @@ void link_read(struct wire *wire)
     for (unsigned i = 0; i < link->wire_count; i++)
         if (link->wires[i].talking)
             link_flush(&link->wires[i]);
+    if (!link->reading)
+        link_trim(wire);
 }

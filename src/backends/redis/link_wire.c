@@ -24,6 +24,7 @@
 enum {
     CALLS_MIN = 16,
     KEPT_MIN = 4096,
+    KEPT_IDLE = 64 << 10, /* what may stay when nothing is in flight */
     GATHER = 4, /* answers on their way, from which on commands wait for them */
 };
 
@@ -91,6 +92,15 @@ static void kept_push(struct wire *wire, const char *from, size_t size)
     memcpy(wire->kept + offset, from, head);
     memcpy(wire->kept, from + head, size - head);
     wire->kept_end += size;
+}
+
+void link_trim(struct wire *wire)
+{
+    if (wire->kept_first != wire->kept_end || wire->kept_room <= KEPT_IDLE)
+        return;
+    hf__free(wire->kept);
+    wire->kept = NULL;
+    wire->kept_room = wire->kept_first = wire->kept_end = 0;
 }
 
 struct call link_pop(struct wire *wire)

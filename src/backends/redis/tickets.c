@@ -13,7 +13,6 @@
 #include "../../base/error.h"
 #include "../../base/mem.h"
 
-#include <stdio.h>
 #include <string.h>
 
 /* A waiter looks again after so long whatever it was told: it keeps the queue's side
@@ -100,10 +99,17 @@ void args_text(struct args *args, const char *text, size_t len)
 
 void args_number(struct args *args, int64_t number)
 {
-    size_t room = (size_t)(args->text + sizeof(args->text) - args->at);
-    int len = snprintf(args->at, room, "%lld", (long long)number);
-    args_text(args, args->at, (size_t)len);
-    args->at += len;
+    char digits[20], *end = digits + sizeof(digits), *first = end;
+    uint64_t rest = number < 0 ? 0 - (uint64_t)number : (uint64_t)number;
+    do {
+        *--first = (char)('0' + rest % 10);
+        rest /= 10;
+    } while (rest);
+    if (number < 0)
+        *--first = '-';
+    memcpy(args->at, first, (size_t)(end - first));
+    args_text(args, args->at, (size_t)(end - first));
+    args->at += end - first;
 }
 
 void args_letter(struct args *args, char letter)
