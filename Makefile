@@ -50,7 +50,7 @@ bench:
 	@build/bench/bench
 
 interop:
-	$(SETUP) build test
+	$(SETUP) build test interop
 	$(BUILD)
 	@sh tools/interop.sh
 

@@ -11,6 +11,7 @@ build='gcc libc6-dev make meson ninja-build pkg-config check python3 libssl-dev'
 examples='libuv1-dev'
 test='util-linux openssl redis-server man-db groff-base'
 bench='util-linux'
+interop='openjdk-17-jdk-headless maven nodejs npm python3-redis'
 lint='g++ clang clang-format clang-tidy cppcheck cmake git'
 
 wanted=
@@ -20,6 +21,7 @@ for group in "$@"; do
     examples) wanted="$wanted $examples" ;;
     test) wanted="$wanted $test" ;;
     bench) wanted="$wanted $bench" ;;
+    interop) wanted="$wanted $interop" ;;
     lint) wanted="$wanted $lint" ;;
     *)
         echo "setup: no such group: $group" >&2
@@ -35,6 +37,8 @@ fi
 
 missing=
 for package in $wanted; do
+    # A nodejs from elsewhere brings its own npm, and Debian's cannot live beside it.
+    [ "$package" != npm ] || ! command -v npm >/dev/null 2>&1 || continue
     status=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)
     case " $missing " in *" $package "*) continue ;; esac
     [ "$status" = installed ] || missing="$missing $package"

@@ -367,6 +367,22 @@ int link_open(struct hf_host *host, const struct link_settings *settings,
     return rc;
 }
 
+void link_mute(struct link *link)
+{
+    link->opening = true; /* when there are no callbacks, either */
+    link_forget_all(&link->wires[0]);
+}
+
+void link_settle(struct link *link, int64_t deadline_ns)
+{
+    struct wire *wire = &link->wires[0];
+
+    link_flush(wire);
+    while (link->state == LINK_UP && wire->first != wire->end &&
+           link_now(link) < deadline_ns)
+        turn(link, deadline_ns);
+}
+
 void link_close(struct link *link, bool forked)
 {
     if (!link)

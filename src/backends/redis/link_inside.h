@@ -129,6 +129,7 @@ int link_put(struct wire *wire, const struct resp_arg *args, size_t count,
              const struct call *call);
 /* Sends what was written, now; or now only if few answers are on their way. */
 void link_flush(struct wire *wire);
+void link_forget_all(struct wire *wire); /* nobody wants to know the answers */
 void link_flush_soon(struct wire *wire);
 /* Gives back the room that many commands at once have taken, once all are answered. */
 void link_trim(struct wire *wire);

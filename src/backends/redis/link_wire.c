@@ -316,6 +316,12 @@ void link_forget(struct link *link, const void *subject)
             call_at(wire, i)->reply = NULL;
 }
 
+void link_forget_all(struct wire *wire)
+{
+    for (uint32_t i = wire->first; i != wire->end; i++)
+        call_at(wire, i)->reply = NULL;
+}
+
 void link_fail_calls(struct wire *wire, const hf_error *why)
 {
     hf_error uncertain = *why, unsent = *why;

@@ -25,6 +25,7 @@
 
 #define DEFAULT_PORT 6379
 #define DEFAULT_LEASE_MS 30000
+#define FAREWELL_NS (500 * HF_NS_PER_MS) /* for what is left at the end of a session */
 
 #define CAPS_COMMON                                                                    \
     (HF_CAP_MUTEX | HF_CAP_LEASE | HF_CAP_DETACH | HF_CAP_INSPECT | HF_CAP_EVICT |     \
@@ -216,6 +217,11 @@ static void redis_close(void *session, bool forked)
     struct redis_session *me = session;
     if (!me->host)
         return;
+    if (me->link && !forked && link_is_up(me->link)) {
+        link_mute(me->link);
+        if (slots_leave(me) > 0)
+            link_settle(me->link, me->host->ops->now(me->host) + FAREWELL_NS);
+    }
     link_close(me->link, forked);
     listen_done(me);
     renew_done(me);

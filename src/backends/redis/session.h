@@ -45,6 +45,9 @@ struct redis_session {
 
 void redis_attempt(void *session, struct hf_ticket *ticket);
 void redis_withdraw(void *session, struct hf_ticket *ticket);
+/* Asks the server to take the ticket out; `reply` may be NULL. */
+void ticket_leave(struct redis_session *me, struct hf_ticket *ticket,
+                  link_reply *reply);
 
 /* When to look again at a simple lock: its holder may be one of another library, which
  * says nothing when it lets go. `left`: of its lease, -1 if it has none. */
@@ -72,7 +75,8 @@ void slot_bind(struct redis_session *me, uint32_t slot, struct hf_ticket *ticket
 void slot_free(struct redis_session *me, uint32_t slot);
 /* The ticket is nobody's any more for the server. */
 void slot_give(struct redis_session *me, struct hf_ticket *ticket);
-void slots_notice(struct redis_session *me); /* every ticket: attempt again */
+void slots_notice(struct redis_session *me);  /* every ticket: attempt again */
+size_t slots_leave(struct redis_session *me); /* every ticket leaves; how many */
 void slots_forget(struct redis_session *me, const void *ticket);
 
 /* ---- listen.c -------------------------------------------------------------------- */

@@ -87,6 +87,20 @@ void slots_notice(struct redis_session *me)
             me->host->ops->notice(me->host, ticket_in(me, slot));
 }
 
+/* A ticket whose withdrawal was not answered, or never asked for. */
+size_t slots_leave(struct redis_session *me)
+{
+    size_t count = 0;
+    for (uint32_t slot = 0; slot < me->slot_count; slot++) {
+        struct hf_ticket *ticket = ticket_in(me, slot);
+        if (!ticket || ticket->flags & HF_TICKET_DETACHED)
+            continue;
+        ticket_leave(me, ticket, NULL);
+        count++;
+    }
+    return count;
+}
+
 void slots_forget(struct redis_session *me, const void *gone)
 {
     for (uint32_t slot = 0; slot < me->slot_count; slot++)

@@ -342,21 +342,25 @@ static void leave_reply(void *session, void *subject, uint64_t word,
     me->host->ops->withdrawn(me->host, ticket, answer);
 }
 
-void redis_withdraw(void *session, struct hf_ticket *ticket)
+void ticket_leave(struct redis_session *me, struct hf_ticket *ticket, link_reply *reply)
 {
-    struct redis_session *me = session;
     const struct kind *kind = kind_of(me, ticket->kind);
     struct keys keys;
     struct args args;
     char owner[OWNER_SIZE];
-    if (!me->scripts) {
-        plain_withdraw(me, ticket);
-        return;
-    }
     keys_fill(&keys, kind->keys, ticket->name, ticket->name_len);
     args_init(&args);
     args_text(&args, owner, owner_write(owner, me->layout, &ticket->id));
     args_letter(&args, kind->letter);
-    link_eval(me->link, kind->leave, keys.key, keys.count, args.arg, args.count,
-              leave_reply, ticket, 0);
+    link_eval(me->link, kind->leave, keys.key, keys.count, args.arg, args.count, reply,
+              ticket, 0);
+}
+
+void redis_withdraw(void *session, struct hf_ticket *ticket)
+{
+    struct redis_session *me = session;
+    if (me->scripts)
+        ticket_leave(me, ticket, leave_reply);
+    else
+        plain_withdraw(me, ticket);
 }
