@@ -38,6 +38,8 @@ static void tell_failed(struct redis_session *me, struct job *job, const hf_erro
 {
     switch (job->kind) {
     case JOB_TAKE:
+        if (why->code != HF_EUNREACHABLE && why->code != HF_EUNCERTAIN)
+            plain_forget(me, job->ticket);
         me->host->ops->failed(me->host, job->ticket, why);
         break;
     case JOB_LEAVE:
@@ -52,6 +54,7 @@ static void tell_owned(struct redis_session *me, struct job *job, bool ours)
 {
     switch (job->kind) {
     case JOB_LEAVE:
+        plain_forget(me, job->ticket); /* the memory is core's again */
         me->host->ops->withdrawn(me->host, job->ticket, ours ? HF_WITHDRAWN : HF_GONE);
         break;
     case JOB_CHECK:
@@ -141,12 +144,14 @@ static void take_done(void *session, void *subject, uint64_t word,
         grant.ttl_ns = ticket->ttl_ns;
     bool try = ticket->flags & HF_TICKET_TRY;
     job_end(me, job, NULL);
-    if (ours)
+    if (ours) {
         me->host->ops->granted(me->host, ticket, &grant);
-    else if (try)
+    } else if (try) {
+        plain_forget(me, ticket);
         me->host->ops->busy(me->host, ticket);
-    else
+    } else {
         me->host->ops->queued(me->host, ticket, poll_ms(me, left) * HF_NS_PER_MS);
+    }
 }
 
 static void job_take(struct redis_session *me, struct job *job)

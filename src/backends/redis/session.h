@@ -4,7 +4,8 @@
  *
  * A ticket the server may know of has a slot, a small number that the scripts keep and
  * that comes back in every message about it. ticket->store[]:
- *   [0] slot + 1, 0 for none       [1] struct listener *, NULL for none
+ *   [0] slot + 1, 0 for none; above 32 bits: calls about it that are under way
+ *   [1] struct listener *, NULL for none
  *   [2] a moment before the request that queued it was sent, ns
  *   [3] the server's clock when it answered that request, ms
  * The last two tell how old a pushed grant is at most, however late it is read.
@@ -73,8 +74,15 @@ int slot_take(struct redis_session *me, struct hf_ticket *ticket); /* if it has 
 uint32_t slot_reserve(struct redis_session *me);
 void slot_bind(struct redis_session *me, uint32_t slot, struct hf_ticket *ticket);
 void slot_free(struct redis_session *me, uint32_t slot);
-/* The ticket is nobody's any more for the server. */
+/* The last answer about the ticket is given: the memory is core's again, and nothing
+ * that is still under way may touch it. */
 void slot_give(struct redis_session *me, struct hf_ticket *ticket);
+
+#define ONE_CALL (UINT64_C(1) << 32)
+static inline uint32_t slot_of(const struct hf_ticket *ticket)
+{
+    return (uint32_t)ticket->store[0];
+}
 void slots_notice(struct redis_session *me);  /* every ticket: attempt again */
 size_t slots_leave(struct redis_session *me); /* every ticket leaves; how many */
 void slots_forget(struct redis_session *me, const void *ticket);

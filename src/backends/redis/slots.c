@@ -47,21 +47,24 @@ void slot_free(struct redis_session *me, uint32_t slot)
 void slot_bind(struct redis_session *me, uint32_t slot, struct hf_ticket *ticket)
 {
     me->slots[slot - 1] = (uintptr_t)ticket;
-    ticket->store[0] = slot;
+    ticket->store[0] = (ticket->store[0] & ~(ONE_CALL - 1)) | slot;
 }
 
 int slot_take(struct redis_session *me, struct hf_ticket *ticket)
 {
-    uint32_t slot = ticket->store[0] ? 0 : slot_reserve(me);
+    uint32_t slot = slot_of(ticket) ? 0 : slot_reserve(me);
     if (slot)
         slot_bind(me, slot, ticket);
-    return ticket->store[0] ? 0 : HF_ENOMEM;
+    return slot_of(ticket) ? 0 : HF_ENOMEM;
 }
 
 void slot_give(struct redis_session *me, struct hf_ticket *ticket)
 {
     listen_end(me, ticket);
-    slot_free(me, (uint32_t)ticket->store[0]);
+    if (ticket->store[0] >= ONE_CALL)
+        link_forget(me->link, ticket);
+    renew_forget(me, ticket);
+    slot_free(me, slot_of(ticket));
     ticket->store[0] = 0;
 }
 

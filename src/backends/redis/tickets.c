@@ -240,6 +240,7 @@ static void take_reply(void *session, void *subject, uint64_t word,
     struct redis_session *me = session;
     struct hf_ticket *ticket = subject;
     hf_error why;
+    ticket->store[0] -= ONE_CALL;
     int rc = reply_error(nodes, gone, &why);
     int64_t answer = rc == 0 && nodes[0].type == RESP_ARRAY ? number_at(nodes, 0) : 0;
     if (rc == 0 && answer == TAKE_GRANTED && take_granted(me, ticket, nodes, sent_ns)) {
@@ -315,7 +316,8 @@ void redis_attempt(void *session, struct hf_ticket *ticket)
     }
     keys_fill(&keys, kind->keys, ticket->name, ticket->name_len);
     args_init(&args);
-    args_take(&args, me, ticket, ticket->store[0], owner);
+    args_take(&args, me, ticket, slot_of(ticket), owner);
+    ticket->store[0] += ONE_CALL;
     link_eval(me->link, kind->take, keys.key, keys.count, args.arg, args.count,
               take_reply, ticket, 0);
 }
@@ -331,6 +333,7 @@ static void leave_reply(void *session, void *subject, uint64_t word,
     struct hf_ticket *ticket = subject;
     hf_error why;
     int64_t number;
+    ticket->store[0] -= ONE_CALL;
     int rc = reply_error(nodes, gone, &why);
     enum hf_withdrawal answer = HF_WITHDRAWAL_UNKNOWN;
     if (rc == 0 && resp_number(&nodes[0], &number))
@@ -352,6 +355,7 @@ void ticket_leave(struct redis_session *me, struct hf_ticket *ticket, link_reply
     args_init(&args);
     args_text(&args, owner, owner_write(owner, me->layout, &ticket->id));
     args_letter(&args, kind->letter);
+    ticket->store[0] += ONE_CALL;
     link_eval(me->link, kind->leave, keys.key, keys.count, args.arg, args.count, reply,
               ticket, 0);
 }
