@@ -102,6 +102,15 @@ static void call_forward(struct session *s, enum hf_fault_op op, void *key,
         s->inner->ask(s->inner_session, key);
 }
 
+/* Calls of a pause that is over, and that have not gone on yet. */
+static bool session_keeps(const struct session *s)
+{
+    for (HF_EACH(link, &s->records))
+        if (HF_CONTAINER(link, struct record, link)->stage == STAGE_KEPT)
+            return true;
+    return false;
+}
+
 static void call_make(struct session *s, struct hf_fault fault, void *key,
                       enum hf_renew_mode mode)
 {
@@ -116,7 +125,7 @@ static void call_make(struct session *s, struct hf_fault fault, void *key,
         hf__fault_deliver(s, key, &failure);
         return;
     }
-    bool keep = hf__fault_paused();
+    bool keep = hf__fault_paused() || session_keeps(s); /* nobody overtakes */
     struct record *record = NULL;
     if (keep || fault.what)
         record = hf__fault_record(s, fault, key, keep ? STAGE_KEPT : STAGE_SENT);
