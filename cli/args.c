@@ -4,7 +4,8 @@
  *
  * Options may stand anywhere before "--". A value follows as --name=value,
  * --name value, -nvalue or -n value; letters of flags may be joined. An option may be
- * given once, unless it is a list. What is wrong is said at once, with the word as it was typed.
+ * given once, unless it is a list. What is wrong is said at once, with the word as it
+ * was typed.
  */
 #include "args.h"
 

@@ -163,18 +163,17 @@ static void export_ids(struct run *run)
     size_t size = run->count * (HF_ID_MAX + 1), used = 0;
     char *text = calloc(1, size);
 
-    for (size_t i = 0; text && i < run->count; i++) {
+    if (!text)
+        return;
+    for (size_t i = 0; i < run->count; i++) {
         if (i)
             text[used++] = ' ';
-        if (hf_hold_id(run->hold, i, text + used, size - used, NULL) != 0) {
-            free(text);
-            text = NULL;
-            break;
-        }
+        if (hf_hold_id(run->hold, i, text + used, size - used, NULL) != 0)
+            goto out;
         used += strlen(text + used);
     }
-    if (text)
-        setenv("HOLDFAST_ID", text, 1);
+    setenv("HOLDFAST_ID", text, 1);
+out:
     free(text);
 }
 

@@ -202,5 +202,7 @@ pid_t child_start(const struct child_plan *plan)
 
     if (pid == 0)
         child_become(plan, parent);
+    if (pid > 0)
+        setpgid(pid, pid); /* if vfork() is fork(), it may not have come to that yet */
     return pid;
 }

@@ -39,7 +39,7 @@ enum exit_code {
 /* The exit code for a code of the library. */
 int cli_exit_of(int code);
 
-/* ---- Tables ----------------------------------------------------------------------- */
+/* ---- Tables ---------------------------------------------------------------------- */
 
 enum option_type {
     OPT_FLAG,     /* value.flag */
@@ -88,7 +88,7 @@ struct command {
  * tables: `extern const struct command cmd_run;` ... in commands.h. */
 extern const struct command *const cli_commands[];
 
-/* ---- Arguments -------------------------------------------------------------------- */
+/* ---- Arguments ------------------------------------------------------------------- */
 
 /* The value of an option of this command; asking for one it does not have is a bug and
  * aborts. */
@@ -103,7 +103,7 @@ int parse_duration(const char *text, int64_t *ret_ms);
 /* "1m30s" for 90000; "4.2s", "350ms": short, for people. */
 void format_duration(int64_t ms, char *buffer, size_t size);
 
-/* ---- Client, messages ------------------------------------------------------------- */
+/* ---- Client, messages ------------------------------------------------------------ */
 
 /* Opens the store of --url / $HOLDFAST_URL / this host. On failure says so on stderr
  * and returns the exit code in *ret_exit. */
@@ -124,7 +124,7 @@ void cli_verbose(struct args *args, const char *format, ...)
 /* A URL with its password blanked out, for messages; writes at most size bytes. */
 void url_without_secrets(const char *url, char *buffer, size_t size);
 
-/* ---- Output (table.c, json.c) ------------------------------------------------------ */
+/* ---- Output (table.c, json.c) ---------------------------------------------------- */
 
 /* A table: bold heads and aligned columns on a terminal, tabs otherwise. Control
  * characters in cells are shown as \xNN: names and notes come from strangers. */

@@ -99,7 +99,8 @@ struct child_plan {
 };
 
 /* Starts the command as a child of the caller, in a group of its own; it is killed
- * when the caller dies. Its pid, or -1; whether exec worked is in *ret_errno. */
+ * when the caller dies. Its pid, or -1; why exec failed is in *ret_errno once it has
+ * ended. */
 pid_t child_start(const struct child_plan *plan);
 
 /* ---- The warden ------------------------------------------------------------------ */

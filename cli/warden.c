@@ -101,6 +101,18 @@ static void children_end(struct watch *watch)
     }
 }
 
+/* By now it is certain whether exec worked: vfork() may be no more than fork(). */
+static void report_end(const struct watch *watch, const siginfo_t *info)
+{
+    int error = atomic_load(&watch->page->exec_errno);
+
+    if (error)
+        report(REPORT_FAILED, error);
+    else
+        report(REPORT_EXITED,
+               info->si_code == CLD_EXITED ? info->si_status << 8 : info->si_status);
+}
+
 /* Reaps one process that died, unless it is the command: its number must stay its own
  * as long as holdfast may send it signals. */
 static bool child_changed(struct watch *watch)
@@ -117,8 +129,7 @@ static bool child_changed(struct watch *watch)
             report(REPORT_STOPPED, info.si_status);
             return true;
         }
-        report(REPORT_EXITED,
-               info.si_code == CLD_EXITED ? info.si_status << 8 : info.si_status);
+        report_end(watch, &info);
         _exit(0);
     }
     info.si_pid = 0;
@@ -223,9 +234,7 @@ static _Noreturn void warden_main(const struct child_plan *plan,
         watch.child = child_start(plan);
         first.value = watch.child;
         if (watch.child < 0)
-            atomic_store(&page->exec_errno, errno);
-        if (atomic_load(&page->exec_errno) != 0)
-            first = (struct report){ REPORT_FAILED, atomic_load(&page->exec_errno) };
+            first = (struct report){ REPORT_FAILED, errno };
     } else {
         first.kind = REPORT_GONE;
     }

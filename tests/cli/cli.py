@@ -29,6 +29,12 @@ def _too_long(*_):
 signal.signal(signal.SIGALRM, _too_long)
 signal.alarm(240)
 
+# What is ignored stays ignored in children (nohup, a job in the background of sh), and a
+# shell cannot trap it any more: begin as from a terminal.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+for _name in ("HUP", "QUIT", "TERM", "USR1", "USR2", "WINCH", "TSTP", "TTIN", "TTOU"):
+    signal.signal(getattr(signal, "SIG" + _name), signal.SIG_DFL)
+
 
 class Store:
     """A private directory and its URL."""
@@ -52,7 +58,8 @@ def environment(url=None, env=None):
     """The environment of the command: ours, without what would change its answers."""
     result = {key: value for key, value in os.environ.items()
               if not key.startswith("HOLDFAST_") and key != "NO_COLOR"}
-    result["PATH"] = os.path.dirname(COMMAND) + ":" + result.get("PATH", "/usr/bin:/bin")
+    result["PATH"] = ":".join([os.path.dirname(COMMAND),
+                               result.get("PATH", "/usr/bin:/bin")])
     if url:
         result["HOLDFAST_URL"] = url
     result.update(env or {})
@@ -185,7 +192,8 @@ class Terminal:
 
     def resize(self, rows, columns):
         """Another size; who runs there is told (SIGWINCH)."""
-        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        fcntl.ioctl(self.fd, termios.TIOCSWINSZ,
+                    struct.pack("HHHH", rows, columns, 0, 0))
 
     def send(self, text):
         """Types. "\\x03" is Ctrl-C, "\\x1a" Ctrl-Z."""

@@ -146,13 +146,14 @@ class Screen:
         return "\n".join("| " + row for row in self.rows if row)
 
     def end(self, code, what):
-        """Waits for the end of the program, and checks that the terminal is as before."""
+        """Waits for the end of the program; the terminal must be as before."""
         end = time.monotonic() + DEADLINE
         while self.process.poll() is None and time.monotonic() < end:
             self.read()
         while select.select([self.master], [], [], 0)[0]:
             self.read(0)
-        ok(self.process.poll() == code, f"{what}: exit code {code}", self.process.poll())
+        ok(self.process.poll() == code, f"{what}: exit code {code}",
+           self.process.poll())
         self.check_restored(what)
         os.close(self.master)
         os.close(self.slave)

@@ -18,7 +18,7 @@ def by_topic(report):
 def healthy(place):
     text = run(place, "doctor")
     lines = text.splitlines()
-    ok(re.match(r"holdfast \d+\.\d+\.\d+, stores: .*file", lines[0]), "version and stores",
+    ok(re.match(r"holdfast \d+\.\d+\.\d+, stores: .*file", lines[0]), "version, stores",
        text)
     ok(re.match(re.escape(place.url) + r": opened in [\d.]+ ms, answers in [\d.]+ ms",
                 lines[1]), "how long it takes", text)
@@ -34,8 +34,8 @@ def healthy(place):
     ok(all(set(finding) == {"level", "topic", "what", "fix"} and
            finding["level"] in ("good", "remark", "trap") and
            (finding["level"] == "good") == (finding["fix"] is None)
-           for finding in report["findings"]), "each but the good ones has its fix", report)
-    ok("1 of 1024 clients" in by_topic(report)["clients"]["what"], "we are the only one")
+           for finding in report["findings"]), "the others have a fix", report)
+    ok("1 of 1024 clients" in by_topic(report)["clients"]["what"], "we are alone")
 
 
 def traps(place):
@@ -66,7 +66,7 @@ def traps(place):
 def others(place):
     text = run(place, "doctor", place.url + "?layout=flock", what="a URL as operand")
     ok("cannot: fair mutex, " in text and "remark  cleaners: " in text and
-       "tmpfiles" in text, "the flock layout: what it cannot, and cleaners of /tmp", text)
+       "tmpfiles" in text, "layout=flock: what it cannot, and cleaners of /tmp", text)
     text = run(place, "doctor", "mem:")
     ok("threads of this process only" in text and "All good." in text, "mem", text)
     result = run2(place, "doctor", "file:/no/such/dir", code=69)
@@ -90,9 +90,11 @@ def bench(place):
        "median" in text and "not a comparison" in text, "bench, in words", text)
     comment(text)
     for url in (place.url, place.url + "?layout=flock", "mem:"):
-        report = json.loads(run(place, "bench", "--time", "30ms", "--json", "--url", url))
+        report = json.loads(run(place, "bench", "--time", "30ms", "--json", "--url",
+                                url))
         late = report["handover_ns"]
-        ok(report["pairs_per_second"] > 0 and report["contended_pairs_per_second"] > 0 and
+        ok(report["pairs_per_second"] > 0 and
+           report["contended_pairs_per_second"] > 0 and
            0 < late["p50"] <= late["p99"] and late["count"] > 0 and
            report["time_ms"] == 30, "bench --json", report)
     ok(run_json(place, "ls")["locks"] == [], "nothing is left behind")
@@ -105,7 +107,8 @@ def version(place):
     text = run(place, "version")
     ok(re.fullmatch(r"holdfast \d+\.\d+\.\d+\nstores: .+\n", text), "version", text)
     report = run_json(place, "version")
-    ok(f"holdfast {report['version']}\nstores: {' '.join(report['stores'])}\n" == text and
+    stores = " ".join(report["stores"])
+    ok(f"holdfast {report['version']}\nstores: {stores}\n" == text and
        {"mem", "file"} <= set(report["stores"]), "--json", report)
     ok(holdfast("--version").stdout == text, "--version")
     run(place, "version", "x", code=64)

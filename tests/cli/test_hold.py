@@ -35,7 +35,7 @@ def holds_on(place):
     ok(lock["holders"][0]["note"].startswith(f"acquire for pid {os.getpid()}"),
        "the note says who called", lock)
     run(place, "acquire", "a", "--ttl", "1s", "--wait", "0", code=1)
-    run(place, "acquire", "a", "--ttl", "1s", "-n", code=1)
+    run(place, "acquire", "a", "--ttl", "1s", "--nonblock", code=1)
     result = run2(place, "acquire", "a", "--ttl", "1s", "-w", "50ms", code=75)
     ok(result.stdout == "" and "the time to wait is over" in result.stderr,
        "nothing on stdout, a sentence on stderr", result.stderr)
@@ -48,7 +48,7 @@ def holds_on(place):
 
 def in_a_shell(place):
     code, lines = evaluated(place, """
-        eval "$(holdfast acquire --export --ttl 1m "it's  a \\"name\\" \\$HOME")" || exit
+        eval "$(holdfast acquire --export -t 1m "it's  a \\"name\\" \\$HOME")" || exit
         echo "$HOLDFAST_TOKEN"
         holdfast ls
         first=$HOLDFAST_ID
@@ -106,7 +106,7 @@ def kinds(place):
     run(place, "acquire", "s", "--stripe", "user/42/16", "--ttl", "1m", "-n", code=1,
         what="one stripe of one key")
     found = json.loads(run(place, "ls", "s", "--json"))["locks"]
-    ok(len(found) == 1 and found[0]["name"] != "s", "a stripe is a part of the name", found)
+    ok(len(found) == 1 and found[0]["name"] != "s", "a stripe is part of a name", found)
 
 
 def waits(place):
@@ -122,10 +122,12 @@ def waits(place):
 def mistakes(place):
     for words in (["m"], ["m", "--ttl", "0"], ["m", "--ttl", "soon"], ["--ttl", "1s"],
                   ["m", "n", "--ttl", "1s"], ["m", "--ttl", "1s", "--permits", "5/4"],
-                  ["m", "--ttl", "1s", "--permits", "1"], ["m", "--ttl", "1s", "--permits",
-                  "-1/2"], ["m", "--ttl", "1s", "--expiring", "0"],
-                  ["m", "--ttl", "1s", "--stripe", "/4"], ["m", "--ttl", "1s", "--stripe",
-                  "k/70000"], ["m", "--ttl", "1s", "--stripe", "k"],
+                  ["m", "--ttl", "1s", "--permits", "1"],
+                  ["m", "--ttl", "1s", "--permits", "-1/2"],
+                  ["m", "--ttl", "1s", "--expiring", "0"],
+                  ["m", "--ttl", "1s", "--stripe", "/4"],
+                  ["m", "--ttl", "1s", "--stripe", "k/70000"],
+                  ["m", "--ttl", "1s", "--stripe", "k"],
                   ["m", "--ttl", "1s", "--shared", "--fair"],
                   ["m", "--ttl", "1s", "-n", "--wait", "1s"], ["", "--ttl", "1s"]):
         result = run2(place, "acquire", *words, code=64)
@@ -136,7 +138,7 @@ def mistakes(place):
     run(place, "acquire", "m", "--ttl", "1s", "--url", place.url + "?layout=flock",
         code=77, what="a store without detached holds refuses")
     with open("/dev/full", "w", encoding="utf-8") as full:
-        result = subprocess.run([COMMAND, "acquire", "full", "--ttl", "5m"], stdout=full,
+        result = subprocess.run([COMMAND, "acquire", "full", "--ttl=5m"], stdout=full,
                                 env=environment(place.url), stderr=subprocess.PIPE,
                                 text=True, check=False, timeout=120)
     ok(result.returncode == 70 and lock_of(place, "full") is None,

@@ -1,14 +1,21 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""`holdfast run` in a real shell on a real terminal (a pty): Ctrl-C, Ctrl-Z, fg, bg."""
+"""`holdfast run` in a real shell on a real terminal (a pty): Ctrl-C, Ctrl-Z, fg, bg.
+
+The commands that are stopped here start nothing. A shell that starts a program with
+vfork() cannot be stopped before the program has begun, but that one can: then both
+hang, with holdfast and without.
+"""
+
+import os
 
 from cli import Terminal, holdfast, store, wait_for
 from tap import comment, done, ok
 
 
 class Shell(Terminal):
-    """An interactive bash. Whoever types waits for the prompt first: what is typed ahead
-    could reach the command before."""
+    """An interactive bash. Whoever types waits for the prompt first: what is typed
+    ahead could reach the command before."""
 
     def __init__(self, place):
         super().__init__("--norc", "--noprofile", "-i", program="bash", url=place.url,
@@ -23,6 +30,13 @@ class Shell(Terminal):
         """Waits for `text` on what came since the last expect."""
         self.at = self.until(text, after=self.at)
 
+    def foreground(self):
+        """Types fg, and waits until the job has the terminal: a Ctrl-C before that
+        would be for the shell."""
+        self.type("fg\n")
+        self.expect("holdfast run")
+        wait_for(lambda: os.tcgetpgrp(self.fd) != self.pid, "the job in the foreground")
+
 
 def stopped(shell):
     """Has the shell, which tells with a prompt, seen that a job is stopped?"""
@@ -30,6 +44,12 @@ def stopped(shell):
     shell.type("jobs\n")
     shell.expect("sh -c")
     return "Stopped" in shell.seen[:shell.at].splitlines()[-1]
+
+
+def make_fifo(place):
+    path = os.path.join(place.dir, "fifo")
+    os.mkfifo(path)
+    return path
 
 
 def held(place):
@@ -49,8 +69,8 @@ def test_plain(place):
         shell.type("\x03")
         shell.expect("<130>")
         ok(not held(place), "Ctrl-C ends it: 130, and the lock is free")
-        shell.type("holdfast run x -- sh -c 'trap \"echo caught; exit 7\" INT; echo up; "
-                   "while :; do sleep 0.01; done'\n")
+        shell.type("holdfast run x -- sh -c 'trap \"echo caught; exit 7\" INT; "
+                   "echo up; while :; do sleep 0.01; done'\n")
         shell.expect("\nup")
         shell.type("\x03")
         shell.expect("caught")
@@ -73,21 +93,20 @@ def test_stop(place):
         shell.expect("Stopped")
         shell.expect("<148>")
         ok(held(place), "Ctrl-Z: the shell is back, the lock is held")
-        shell.type("fg\n")
-        shell.expect("holdfast run")
+        shell.foreground()
         shell.type("again\n")
         shell.expect("=again=")
         shell.expect("<0>")
         ok(not held(place), "fg: it has the terminal again, and ends")
-        shell.type("holdfast run x -- sh -c 'while [ ! -e $0/go ]; do sleep 0.01; done; "
-                   "echo moved' " + place.dir + "\n")
+        fifo = make_fifo(place)
+        shell.type(f"holdfast run x -- sh -c 'read a <$0; echo $a' {fifo}\n")
         wait_for(lambda: held(place), "the lock")
         shell.type("\x1a")
         shell.expect("<148>")
         shell.type("bg\n")
         shell.expect("<0>")
-        shell.type("touch " + place.dir + "/go; wait; echo waited $?\n")
-        shell.expect("moved")
+        shell.type(f"echo moved >{fifo}; wait; echo waited $?\n")
+        shell.expect("\nmoved")
         shell.expect("waited 0")
         shell.expect("<0>")
         ok(True, "bg: it goes on without the terminal")
@@ -99,8 +118,7 @@ def test_stop(place):
         ok(True, "started in the background it leaves the terminal alone")
         wait_for(lambda: stopped(shell), "the shell to see that it wants the terminal")
         shell.expect("<0>")
-        shell.type("fg\n")
-        shell.expect("holdfast run")
+        shell.foreground()
         shell.type("later\n")
         shell.expect("=later=")
         shell.expect("<0>")
@@ -128,8 +146,7 @@ def test_pipeline(place):
         wait_for(lambda: held(place), "the lock")
         shell.type("\x1a")
         shell.expect("<148>")
-        shell.type("fg\n")
-        shell.expect("holdfast run")
+        shell.foreground()
         shell.type("\x03")
         shell.expect("<130>")
         wait_for(lambda: not held(place), "the lock to be free")
@@ -138,12 +155,14 @@ def test_pipeline(place):
 
 
 def test_no_shell(place):
-    with Terminal("run", "x", "--", "sh", "-c",
-                  "echo up; while [ ! -e $0/go ]; do sleep 0.01; done; echo over",
-                  place.dir, url=place.url) as terminal:
+    fifo = make_fifo(place)
+    with Terminal("run", "x", "--", "sh", "-c", "echo up; read a <$0; echo $a", fifo,
+                  url=place.url) as terminal:
         terminal.until("up")
         terminal.send("\x1a")
-        open(place.dir + "/go", "w", encoding="utf-8").close()
+        terminal.until("^Z")
+        with open(fifo, "w", encoding="utf-8") as end:
+            end.write("over\n")
         terminal.until("over")
         terminal.until_exit()
         ok(terminal.status == 0, "Ctrl-Z where no shell could continue it: it goes on")

@@ -34,7 +34,7 @@ def gone(process):
 # ---- ls, show ------------------------------------------------------------------------
 
 def lists(place):
-    ok(run(place, "ls").splitlines() == ["NAME\tKIND\tHELD BY\tSINCE\tWAITERS\tOLDEST WAIT"],
+    ok(run(place, "ls") == "NAME\tKIND\tHELD BY\tSINCE\tWAITERS\tOLDEST WAIT\n",
        "ls of nothing: the heads alone")
     ok(run_json(place, "ls") == {"url": place.url, "locks": []}, "ls --json of nothing")
     holdfast("latch", "set", "jobs/latch", "4", url=place.url)
@@ -105,7 +105,7 @@ def odd_bytes(place):
         ok("\\x1b[2J" in line and "\x1b" not in line and "\u202e" not in line,
            "watch shows them, too", line)
         gone(process)
-    raw = subprocess.run([COMMAND, "run", "--url", place.url, "o", "--note", b"\xff\xfe",
+    raw = subprocess.run([COMMAND, "run", "-u", place.url, "o", "--note", b"\xff\xfe",
                           "--", COMMAND, "show", "o", "--json", "--url", place.url],
                          capture_output=True, check=False, timeout=120)
     ok(raw.returncode == 0 and json.loads(raw.stdout)["locks"][0]["holders"],
@@ -219,14 +219,15 @@ def breaks(place):
     ok("nobody holds it with token" in result.stderr and lock_of(place, "b"),
        "another token hits nobody", result.stderr)
     result = run2(place, "break", "b", "-t", str(held["token"]), "-v")
-    ok("taking it away from" in result.stderr and result.stdout == "", "-v says from whom",
+    ok("taking it away from" in result.stderr and result.stdout == "", "-v: from whom",
        result.stderr)
     ok(lock_of(place, "b") is None, "it is free")
     run(place, "release", held["id"], code=78, what="and its holder has lost it")
     run(place, "break", "b", "--token", "0", code=64)
     run(place, "break", "b", "--token", "x", code=64)
     run(place, "break", "--token", "1", code=64)
-    run(place, "break", "b", "--token", "1", "--url", place.url + "?layout=flock", code=77)
+    run(place, "break", "b", "--token", "1", "--url", place.url + "?layout=flock",
+        code=77)
 
 
 def revokes(place):
@@ -250,11 +251,11 @@ def revokes(place):
 
 def main():
     with store() as place:
-        for test in (lists, shows, odd_bytes, watches, watches_objects, watch_ends, breaks,
-                     revokes):
+        for test in (lists, shows, odd_bytes, watches, watches_objects, watch_ends,
+                     breaks, revokes):
             test(place)
     ok(holdfast("ls", url="file:/no/such/dir").stderr.startswith(
-        "holdfast: ls: file:/no/such/dir: there is no directory"), "no store: a sentence")
+        "holdfast: ls: file:/no/such/dir: there is no directory"), "no store: words")
     done()
 
 

@@ -24,7 +24,7 @@ def latches(place):
     ok("counting already" in result.stderr, "not while it counts", result.stderr)
     ok(run(place, "latch", "down", "l") == "2\n", "down: what is left")
     shown = run_json(place, "latch", "show", "l")
-    ok(shown == {"url": place.url, "name": "l", "left": 2, "open": False}, "show --json",
+    ok(shown == {"url": place.url, "name": "l", "left": 2, "open": False}, "--json",
        shown)
     ok(lock_of(place, "l")["left"] == 2, "and in `show`")
     result = run2(place, "latch", "wait", "l", "--wait", "0", code=1)
@@ -36,8 +36,9 @@ def latches(place):
     process.communicate(timeout=DEADLINE)
     ok(process.returncode == 0, "it opens, and the waiter goes on")
     ok(run_json(place, "latch", "show", "l")["open"] is True, "open")
-    for words in (["set", "l"], ["set", "l", "0"], ["set", "l", "-1"], ["set", "l", "3x"],
-                  ["set", "l", "4294967296"], ["down", "l", "0"], ["down"], ["show"],
+    for words in (["set", "l"], ["set", "l", "0"], ["set", "l", "-1"],
+                  ["set", "l", "3x"], ["set", "l", "4294967296"], ["down", "l", "0"],
+                  ["down"], ["show"],
                   ["wait", "l", "--wait", "x"], ["set", "l", "1", "2"]):
         run(place, "latch", *words, code=64)
     with Holder(place, "mutex"):

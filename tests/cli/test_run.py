@@ -79,7 +79,7 @@ def test_conflict(place):
         code(run("--wait", "0", "x"), 1, "--wait 0", "somebody else holds it")
         code(run("-w", "50ms", "x"), 75, "timeout", "the time to wait is over")
         code(run("-w", "0.05", "x"), 75, "timeout, plain seconds")
-        code(run("-n", "-E", "9", "x"), 9, "-E, busy")
+        code(run("--nonblock", "-E", "9", "x"), 9, "-E, busy")
         code(run("-w", "50ms", "--conflict-exit-code=0", "x"), 0, "-E, timeout")
         quiet = run("-nq", "x")
         ok(quiet.returncode == 1 and quiet.stderr == "", "--quiet says nothing")
@@ -88,7 +88,8 @@ def test_conflict(place):
         waiter = start("run", "--wait=forever", "x", "--", "echo", "ran", url=place.url)
         wait_for(lambda: '"place"' in names_left(place)
                  and str(waiter.pid) in names_left(place), "the waiter in line")
-    ok(waiter.communicate(timeout=DEADLINE)[0] == "ran\n", "--wait forever has its turn")
+    ok(waiter.communicate(timeout=DEADLINE)[0] == "ran\n",
+       "--wait forever has its turn")
 
 
 # ---- Kinds ---------------------------------------------------------------------------
@@ -120,7 +121,7 @@ def test_kinds(place):
         ok(result.returncode == 1 and tries([], "a") == 0, "two names: all or none")
 
 
-# ---- What the command gets -------------------------------------------------------------
+# ---- What the command gets -----------------------------------------------------------
 
 def environment_of(*words, url, **more):
     text = holdfast("run", *words, "--", "env", "-0", url=url, **more).stdout
@@ -183,7 +184,7 @@ def test_signals(place):
     command = children(warden)[0]
     ok(os.getpgid(command) == command and os.getpgid(warden) == warden
        and os.getsid(command) == os.getsid(run.pid), "groups of their own, one session")
-    ok(len(os.listdir(f"/proc/{warden}/fd")) == 3, "the warden has no file of ours open",
+    ok(len(os.listdir(f"/proc/{warden}/fd")) == 3, "the warden has none of our files",
        os.listdir(f"/proc/{warden}/fd"))
     run.send_signal(signal.SIGSTOP)
     run.send_signal(signal.SIGCONT)
@@ -195,7 +196,7 @@ def test_signals(place):
        "SIGPIPE is as we found it", result.returncode)
 
 
-# ---- Messages --------------------------------------------------------------------------
+# ---- Messages ------------------------------------------------------------------------
 
 def test_waiting(place):
     host = re.escape(socket.gethostname())
@@ -209,7 +210,8 @@ def test_waiting(place):
             terminal.send("\x03")
             terminal.until_exit()
             comment(terminal.seen)
-            ok(terminal.status == 130, "Ctrl-C while waiting: exit 130", terminal.status)
+            ok(terminal.status == 130, "Ctrl-C while waiting: exit 130",
+               terminal.status)
             ok(terminal.seen.endswith("\r\033[K") or "\r\033[K" in terminal.seen,
                "the line is cleared", terminal.seen)
         ok(str(terminal.pid) not in names_left(place), "no ticket is left",
@@ -223,7 +225,7 @@ def test_waiting(place):
         waiter.send_signal(signal.SIGTERM)
         ok(waiter.wait(DEADLINE) == 143, "TERM while waiting: exit 143")
         waiter.communicate()
-    result = holdfast("run", "-v", "w", "--", "true", url=place.url)
+    result = holdfast("run", "--verbose", "w", "--", "true", url=place.url)
     ok(re.search(r"acquired after .*, token \d+\n.*released", result.stderr),
        "-v: acquired, released", result.stderr)
 
@@ -242,7 +244,8 @@ def test_secrets(place):
             result = holdfast("run", "-v", "-w", "100ms", *words, "x", "--", "true",
                               url=url)
             ok(result.returncode not in (0, 1) and "hunter2" not in result.stderr,
-               "no password in: " + result.stderr.strip().replace("hunter2", "PASSWORD"))
+               "no password in: "
+               + result.stderr.strip().replace("hunter2", "PASSWORD"))
     ok(True, "all URLs were tried")
 
 

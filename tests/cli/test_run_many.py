@@ -35,7 +35,7 @@ def test_many(place):
         count += 1
     ok(bad == 0, f"{count} runs of `true`")
     names = sorted(os.listdir(place.dir))
-    ok(names == ["live", "state"], "the directory has the two files it always has", names)
+    ok(names == ["live", "state"], "the directory has the files it always has", names)
     text = holdfast("ls", "--json", url=place.url).stdout.replace(" ", "")
     ok('"locks":[]' in text, "nothing is held", text)
     left = [pid for pid, where in wardens() if place.dir.encode() in where]

@@ -27,7 +27,7 @@ def test_covered(place, store_name):
         result = nested(place, outer, f"-n --reentrant {outer[-1]}")
         lines = result.stdout.splitlines()
         ok(result.returncode == 0 and len(lines) == 2 and lines[0] == lines[1],
-           f"{store_name}: within run {' '.join(outer)}: not waited for, the same token",
+           f"{store_name}: within run {' '.join(outer)}: not waited for, same token",
            result)
     result = holdfast("run", "x", "--", "sh", "-c",
                       "holdfast run -n --reentrant x -- holdfast show x --json",
@@ -68,9 +68,12 @@ def test_not_covered(place, store_name):
     result = nested(place, ["-s", "rw"], "-n --reentrant rw")
     ok(result.returncode == 77, f"{store_name}: a shared hold covers nothing", result)
     first = nested(place, ["x"], "-n --reentrant y").stdout.split()
-    ok(len(first) == 4 and first[0] == "x:" and first[2] == "y:" and first[1] != first[3],
-       f"{store_name}: another name is acquired", first)
+    ok(len(first) == 4 and [first[0], first[2]] == ["x:", "y:"]
+       and first[1] != first[3], f"{store_name}: another name is acquired", first)
 
+    result = holdfast("run", "x", "--", "env", "HOLDFAST_TOKEN=" + first[1], "holdfast",
+                      "run", "-n", "--reentrant", "x", "--", "true", url=place.url)
+    ok(result.returncode == 1, f"{store_name}: another token: busy", result)
     stale = {"HOLDFAST_NAME": "x", "HOLDFAST_TOKEN": first[1]}
     result = holdfast("run", "-v", "-n", "--reentrant", "x", "--", "sh", "-c", SHOW,
                       url=place.url, env=stale)
@@ -80,19 +83,19 @@ def test_not_covered(place, store_name):
     with Holder(place, "x") as holder:
         result = holdfast("run", "-n", "--reentrant", "x", "--", "true", url=place.url,
                           env=stale)
-        ok(result.returncode == 1, f"{store_name}: and busy if another holds it", result)
+        ok(result.returncode == 1, f"{store_name}: busy if another holds it", result)
         result = holdfast("run", "-n", "--reentrant", "x", "--", "true", url=place.url,
                           env={"HOLDFAST_NAME": "x",
                                "HOLDFAST_TOKEN": token_of(place, "x")})
         ok(result.returncode == 1,
-           f"{store_name}: a token alone is not enough, pid {holder.pid} is not above us",
+           f"{store_name}: a token is not enough, pid {holder.pid} is not above us",
            result)
 
 
 def test_loss(place, store_name):
     """The outer hold is taken away: the inner command goes with it."""
-    run = start("run", "x", "--", "holdfast", "run", "--reentrant", "x", "--", "sh", "-c",
-                "echo $$; read end", url=place.url, stdin=subprocess.PIPE)
+    run = start("run", "x", "--", "holdfast", "run", "--reentrant", "x", "--", "sh",
+                "-c", "echo $$; read end", url=place.url, stdin=subprocess.PIPE)
     pid = int(run.stdout.readline())
     ok(children(children(run.pid)[0]) == [pid],
        f"{store_name}: the inner command stands where the inner run stood")

@@ -24,7 +24,8 @@ def order(screen, *names):
 
 def on_a_terminal(place):
     screen = Screen([COMMAND, "top", "--every", "50ms"], place.url)
-    screen.wait_for(screen.has("alpha", "bravo", "3 names, 3 holders, 1 waiter", "q quit"),
+    screen.wait_for(screen.has("alpha", "bravo", "3 names, 3 holders, 1 waiter",
+                               "q quit"),
                     "top shows the locks")
     ok(canonical(screen) == (False, False) and screen.alternate and
        not screen.cursor_shown, "keys without echo, another screen, no cursor")
@@ -38,7 +39,8 @@ def on_a_terminal(place):
                     screen.rows[29].startswith("n name") and len(screen.rows[3]) == 130,
                     "made larger: the token is there, and the lines are longer")
     screen.resize(40, 6)
-    screen.wait_for(lambda: screen.rows[5].startswith("n name") and screen.has("more")(),
+    screen.wait_for(lambda: screen.rows[5].startswith("n name") and
+                    screen.has("more")(),
                     "made small: what does not fit is counted")
     ok(screen.widest <= 40 and "SINCE" not in screen.rows[3],
        "no line is wider than the screen", screen.widest)
@@ -133,7 +135,7 @@ def no_terminal(place):
        "in a pipe: plain text, once", text)
     ok(lines[1].split("\t")[:3] == ["NAME", "KIND", "HELD BY"] and len(lines) == 5,
        "a head and a line for each, with tabs", text)
-    ok(run2(place, "top", "--every", "0", code=64).stderr != "", "--every 0 makes no sense")
+    ok(run2(place, "top", "--every", "0", code=64).stderr != "", "--every 0: nonsense")
     shown = json.loads(run(place, "top", "--json"))
     ok([lock["name"] for lock in shown["locks"]] == ["alpha", "bravo", "charlie"] and
        shown["url"] == place.url, "--json is that of ls", shown)
@@ -147,7 +149,7 @@ def no_terminal(place):
     process.stdout.close()
     ok(process.wait(DEADLINE) == 0 and process.stderr.read() == "",
        "the reader goes: it ends quietly")
-    ok(holdfast("top", url="file:/there/is/no/such").returncode != 0, "no store, no top")
+    ok(holdfast("top", url="file:/there/is/no/such").returncode != 0, "no store")
 
 
 def main():
