@@ -65,8 +65,9 @@ bool hf__stream_pump(struct hf_stream *stream, int64_t deadline_ns);
 char *hf__stream_room(struct hf_stream *stream, size_t size);
 void hf__stream_wrote(struct hf_stream *stream, size_t size);
 
-/* Sends what was written. A broken pipe is told by `broken`, later, from the loop. False
- * if the pipe is known to be broken and none of what was gathered can have got out. */
+/* Sends what was written. A broken pipe is told by `broken`, later, from the loop.
+ * False if the pipe is known to be broken and none of what was gathered can have got
+ * out. */
 bool hf__stream_flush(struct hf_stream *stream);
 
 /* Input that was not consumed yet. Pointers are valid until the next read. */

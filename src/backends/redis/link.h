@@ -7,8 +7,8 @@
  *
  * A call is answered exactly once: with the reply, or with NULL and an error that says
  * whether the server may have done it (HF_EUNCERTAIN) or cannot have (HF_EUNREACHABLE,
- * HF_ENOMEM: it was never sent). Nothing is sent again behind the caller's back, but for
- * scripts the server did not know.
+ * HF_ENOMEM: it was never sent). Nothing is sent again behind the caller's back, but
+ * for scripts the server did not know.
  */
 #ifndef HF_REDIS_LINK_H
 #define HF_REDIS_LINK_H
@@ -53,8 +53,8 @@ int link_open(struct hf_host *host, const struct link_settings *settings,
               hf_error *why);
 void link_close(struct link *link, bool forked); /* no answer comes any more */
 
-/* Before link_close(): from here on nothing is told. link_settle() then blocks until the
- * server has answered all that was asked, at most until `deadline_ns`. */
+/* Before link_close(): from here on nothing is told. link_settle() then blocks until
+ * the server has answered all that was asked, at most until `deadline_ns`. */
 void link_mute(struct link *link);
 void link_settle(struct link *link, int64_t deadline_ns);
 
