@@ -29,12 +29,18 @@ static const struct {
     const char *name;
     void (*run)(struct bench *);
 } groups[] = {
-    { "pair", rows_pair },       { "processes", rows_processes },
-    { "threads", rows_threads }, { "waiters", rows_waiters },
-    { "held", rows_held },       { "cli", rows_cli },
-    { "redis_pair", rows_redis_pair },   { "redis_contest", rows_redis_contest },
-    { "redis_many", rows_redis_many },   { "redis_crowd", rows_redis_crowd },
-    { "redis_held", rows_redis_held },   { "redis_peers", rows_redis_peers },
+    { "pair", rows_pair },
+    { "processes", rows_processes },
+    { "threads", rows_threads },
+    { "waiters", rows_waiters },
+    { "held", rows_held },
+    { "cli", rows_cli },
+    { "redis_pair", rows_redis_pair },
+    { "redis_contest", rows_redis_contest },
+    { "redis_many", rows_redis_many },
+    { "redis_crowd", rows_redis_crowd },
+    { "redis_held", rows_redis_held },
+    { "redis_peers", rows_redis_peers },
 };
 
 static int remove_one(const char *path, const struct stat *info, int type,

@@ -58,7 +58,7 @@ struct bench {
     char dir[256];        /* ours alone; removed at the end */
     const char *json;
     const char *only;
-    const char *peers; /* directory of what the other libraries need; NULL: without */
+    const char *peers;   /* directory of what the other libraries need; NULL: without */
     struct redis *redis; /* the server of this run, once it is needed */
     bool no_redis;       /* there is none to be had */
     int failures;
@@ -113,9 +113,9 @@ struct contest {
     int (*enter)(void *state);
     int (*leave)(void *state);
     void (*end)(void *state);
-    int workers;  /* 0: BENCH_WORKERS */
-    bool apart;   /* a lock for each */
-    bool timed;   /* measure each wait */
+    int workers; /* 0: BENCH_WORKERS */
+    bool apart;  /* a lock for each */
+    bool timed;  /* measure each wait */
     bool one_core;
     bool processes;
 };
@@ -141,7 +141,7 @@ extern const struct contest contest_flock; /* 8 open files, one inode */
 extern const struct contest contest_ring;  /* 8 processes pass a token through pipes */
 extern const struct contest contest_mutex; /* 8 threads, one pthread mutex */
 
-/* ---- What the stores share -------------------------------------------------------- */
+/* ---- What the stores share ------------------------------------------------------- */
 
 /* One thread takes and releases one lock of the client `arg`. Figures: ns and CPU ns of
  * a pair. */
@@ -161,6 +161,7 @@ int ours_crowd(struct bench *bench, void *plan, struct figures *ret_figures);
 /* bench->held locks in one client. `watch` as above, for the time of renewing. */
 struct held_plan {
     const char *url;
+    int64_t ttl_ms;
     void (*watch)(void *arg, bool begins);
     void *arg;
 };

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# check-output.sh BENCH JSON: runs BENCH --quick and looks at its form, never at its
-# speed: every row comes, once, parses, and is in the JSON file too. Speaks TAP.
+# check-output.sh BENCH JSON STORES: runs BENCH --quick and looks at its form, never at
+# its speed: every row comes, once, parses, and is in the JSON file too. Speaks TAP.
 set -u
 bench=$1
 json=$2
@@ -35,6 +35,47 @@ mem held_100k_renew_cpu_percent
 file held_100k_bytes
 file held_100k_renew_cpu_percent
 file cli_run'
+
+# Without a server, or without the store in the build, these are left out.
+redis_rows='redis uncontended_pair
+redis client_cpu_pair
+redis uncontended_pair_cores
+redis uncontended_pair_unix
+redis contended_8proc
+redis contended_8proc_requests
+redis contended_8proc_slowest_share
+redis contended_8proc_max_over_median
+redis contended_8proc_cores
+redis contended_8proc_cores_requests
+redis contended_8proc_cores_slowest_share
+redis contended_8proc_cores_max_over_median
+redis contended_8proc_fair
+redis contended_8proc_fair_requests
+redis contended_8proc_fair_slowest_share
+redis contended_8proc_fair_max_over_median
+redis contended_8thr_over_raw_pairs
+redis threads_64
+redis threads_64_redis_benchmark
+redis threads_64_cores
+redis threads_64_cores_redis_benchmark
+redis waiters_1000
+redis waiters_1000_bytes
+redis waiters_1000_threads
+redis waiters_1000_idle_cpu_us
+redis waiters_1000_idle_requests
+redis waiters_1000_no_handoff
+redis waiters_1000_no_handoff_idle_requests
+redis held_100k_bytes
+redis held_100k_renew_cpu_percent
+redis held_100k_renew_requests'
+case " ${3-} " in
+*' redis '*)
+    if command -v redis-server >/dev/null && command -v redis-benchmark >/dev/null; then
+        rows=$rows'
+'$redis_rows
+    fi
+    ;;
+esac
 
 number='[0-9]+(\.[0-9]+)?'
 figures=" ours=$number raw=(-|$number) ratio=(-|$number)"

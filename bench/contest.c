@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Workers, mostly eight, fight for one thing, as processes or as threads, for a fixed time.
+ * Workers, mostly eight, fight for one thing, as processes or as threads, for a fixed
+ * time.
  *
  * Workers report through a page they share with the parent: how often they got in, and,
  * if the contest is timed, a histogram of their waits (four buckets per octave). All of

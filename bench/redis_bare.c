@@ -17,7 +17,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-/* ---- Connection ------------------------------------------------------------------- */
+/* ---- Connection ------------------------------------------------------------------ */
 
 static int connect_unix(int fd, const char *path)
 {
@@ -147,7 +147,7 @@ int bare_call(struct bare *bare, const struct request *request)
     return bare_send(bare, request->bytes, request->len) ? -1 : bare_reply(bare);
 }
 
-/* ---- Requests --------------------------------------------------------------------- */
+/* ---- Requests -------------------------------------------------------------------- */
 
 static void request_add(struct request *request, const char *word, size_t len)
 {
@@ -164,8 +164,8 @@ static void request_add(struct request *request, const char *word, size_t len)
 
 static void request_begin(struct request *request, size_t count)
 {
-    request->len = (size_t)snprintf(request->bytes, sizeof request->bytes, "*%zu\r\n",
-                                    count);
+    request->len =
+        (size_t)snprintf(request->bytes, sizeof request->bytes, "*%zu\r\n", count);
 }
 
 void request_make(struct request *request, const char *const *words)

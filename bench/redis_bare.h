@@ -38,7 +38,7 @@ int64_t redis_requests(const struct redis *server);
 int64_t redis_counter(const struct redis *server, const char *section,
                       const char *name);
 
-/* ---- A bare blocking client ------------------------------------------------------- */
+/* ---- A bare blocking client ------------------------------------------------------ */
 
 /* A command as it goes over the wire. */
 struct request {
@@ -46,7 +46,10 @@ struct request {
     char bytes[REQUEST_SIZE];
 };
 
-#define REQUEST(text) { sizeof(text) - 1, text }
+#define REQUEST(text)                                                                  \
+    {                                                                                  \
+        sizeof(text) - 1, text                                                         \
+    }
 
 struct bare {
     int fd;

@@ -23,7 +23,7 @@
 #define START_MS 10000
 #define INFO_SIZE 65536
 
-/* ---- Start and stop ---------------------------------------------------------------- */
+/* ---- Start and stop -------------------------------------------------------------- */
 
 static int free_port(void)
 {
@@ -114,7 +114,8 @@ const struct redis *redis_server(struct bench *bench)
     bench->redis = calloc(1, sizeof *bench->redis);
     rc = bench->redis ? start_server(bench, bench->redis) : -1;
     if (rc == 127)
-        fprintf(stderr, "bench: redis-server is not installed: its rows are left out\n");
+        fprintf(stderr,
+                "bench: redis-server is not installed: its rows are left out\n");
     else if (rc)
         fprintf(stderr, "bench: redis-server does not start (%d)\n", rc);
     bench->failures += rc != 0 && rc != 127;
@@ -147,7 +148,7 @@ void redis_pin(const struct redis *server, bool one)
         sched_setaffinity(server->pid, sizeof cores, &cores);
 }
 
-/* ---- Counters ---------------------------------------------------------------------- */
+/* ---- Counters -------------------------------------------------------------------- */
 
 int redis_clear(const struct redis *server)
 {
@@ -192,8 +193,7 @@ static char *info_text(const struct redis *server, const char *section)
     return text;
 }
 
-int64_t redis_counter(const struct redis *server, const char *section,
-                      const char *name)
+int64_t redis_counter(const struct redis *server, const char *section, const char *name)
 {
     char *text = info_text(server, section);
     const char *found = text ? strstr(text, name) : NULL;
@@ -209,8 +209,9 @@ int64_t redis_counter(const struct redis *server, const char *section,
 int64_t redis_requests(const struct redis *server)
 {
     static const char *const commands[] = {
-        "\ncmdstat_evalsha:calls=", "\ncmdstat_eval:calls=", "\ncmdstat_ping:calls=",
-        "\ncmdstat_subscribe:calls=", "\ncmdstat_unsubscribe:calls=",
+        "\ncmdstat_evalsha:calls=",     "\ncmdstat_eval:calls=",
+        "\ncmdstat_ping:calls=",        "\ncmdstat_subscribe:calls=",
+        "\ncmdstat_unsubscribe:calls=",
     };
     char *text = info_text(server, "commandstats");
     int64_t sum = text ? 0 : -1;

@@ -110,7 +110,7 @@ int ours_held(struct bench *bench, const struct held_plan *plan,
     hf_options options = { .size = sizeof options, .driver = HF_DRIVER_USER };
     struct estate estate = { .bench = bench,
                              .plan = plan,
-                             .ttl_ms = bench->quick ? 300 : 6000 };
+                             .ttl_ms = bench->quick ? 300 : plan->ttl_ms };
     hf_error why;
     int rc;
 
@@ -126,7 +126,7 @@ int ours_held(struct bench *bench, const struct held_plan *plan,
 static void held_rows(struct bench *bench, const char *url,
                       const struct measure rows[2])
 {
-    const struct held_plan plan = { .url = url };
+    const struct held_plan plan = { .url = url, .ttl_ms = 6000 };
     struct figures figures = { { 0 } };
     int rc;
 

@@ -2,11 +2,11 @@
 /*
  * Redis, few at a time: one thread alone, and eight workers on one lock.
  *
- * Alone, the raw limit is a bare client that sends the very same two requests. Contended
- * it is a token in a list, which eight bare clients pass on with BLPOP and RPUSH: no
- * owner, no lease, no number, and it is gone for good if one of them dies; but it is the
- * least a hand-over in order can cost on this server. Client and server share one core
- * (TCP on the loopback) but in the rows that end in _cores or _unix.
+ * Alone, the raw limit is a bare client that sends the very same two requests. With
+ * eight it is a token in a list, which bare clients pass on with BLPOP and RPUSH: no
+ * owner, no lease, no number, and it is gone for good if one of them dies; but it is
+ * the least a hand-over in order can cost on this server. Client and server share one
+ * core (TCP on the loopback); in the rows with _cores in their name they have all.
  */
 #include "redis_bare.h"
 
@@ -105,12 +105,12 @@ void rows_redis_pair(struct bench *bench)
     pair_rows(bench, &what, true, &path, NULL);
 }
 
-/* ---- The token --------------------------------------------------------------------- */
+/* ---- The token ------------------------------------------------------------------- */
 
-static const struct request token_pop = REQUEST(
-    "*3\r\n$5\r\nBLPOP\r\n$5\r\ntoken\r\n$1\r\n0\r\n");
-static const struct request token_push = REQUEST(
-    "*3\r\n$5\r\nRPUSH\r\n$5\r\ntoken\r\n$1\r\nt\r\n");
+static const struct request token_pop =
+    REQUEST("*3\r\n$5\r\nBLPOP\r\n$5\r\ntoken\r\n$1\r\n0\r\n");
+static const struct request token_push =
+    REQUEST("*3\r\n$5\r\nRPUSH\r\n$5\r\ntoken\r\n$1\r\nt\r\n");
 
 static int token_begin(struct contest *contest, int index, void **ret_state)
 {
@@ -148,7 +148,7 @@ static const struct contest contest_token = {
     .processes = true,
 };
 
-/* ---- Eight processes --------------------------------------------------------------- */
+/* ---- Eight processes ------------------------------------------------------------- */
 
 struct match {
     const struct redis *server;
@@ -168,8 +168,8 @@ static int match_sample(struct bench *bench, void *arg, struct figures *ret_figu
     redis_pin(match->server, match->contest.one_core);
     rc = contest_sample(bench, &match->contest, ret_figures);
     redis_pin(match->server, false);
-    match->requests = (double)(redis_requests(match->server) - before) /
-                      ret_figures->v[ENTERED];
+    match->requests =
+        (double)(redis_requests(match->server) - before) / ret_figures->v[ENTERED];
     return rc;
 }
 
@@ -226,7 +226,8 @@ static void process_rows(struct bench *bench, const struct redis *server)
     static const struct measure one_core[ROWS] = {
         { "redis", "contended_8proc", "acquisitions/s", RATIO_AT_LEAST, 0.9 },
         { "redis", "contended_8proc_requests", "per acquisition", OURS_AT_MOST, 2.3 },
-        { "redis", "contended_8proc_slowest_share", "of fair share", OURS_AT_LEAST, 0.9 },
+        { "redis", "contended_8proc_slowest_share", "of fair share", OURS_AT_LEAST,
+          0.9 },
         { "redis", "contended_8proc_max_over_median", "ratio", OURS_AT_MOST, 10 },
     };
     static const struct measure cores[ROWS] = {
@@ -260,7 +261,7 @@ static void process_rows(struct bench *bench, const struct redis *server)
     match_rows(bench, &ours, &raw, fair);
 }
 
-/* ---- Eight threads ------------------------------------------------------------------ */
+/* ---- Eight threads --------------------------------------------------------------- */
 
 static int pair_rate(struct bench *bench, void *arg, struct figures *ret_figures)
 {

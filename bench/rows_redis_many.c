@@ -25,7 +25,7 @@
 
 extern char **environ;
 
-/* ---- 64 threads --------------------------------------------------------------------- */
+/* ---- 64 threads ------------------------------------------------------------------ */
 
 struct many {
     const struct redis *server;
@@ -111,8 +111,7 @@ static int run_reading(const char **argv, char *text, size_t size)
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, out[1], STDOUT_FILENO);
     posix_spawn_file_actions_addclose(&actions, out[0]);
-    rc = posix_spawnp(&pid, argv[0], &actions, NULL,
-                      (char *const *)argv, environ);
+    rc = posix_spawnp(&pid, argv[0], &actions, NULL, (char *const *)argv, environ);
     posix_spawn_file_actions_destroy(&actions);
     close(out[1]);
     while (rc == 0 && (got = read(out[0], text + have, size - 1 - have)) > 0)
@@ -130,9 +129,16 @@ static int many_tool(struct bench *bench, void *arg, struct figures *ret_figures
 {
     struct many *many = arg;
     char port[16], text[2 * REQUEST_SIZE], answer[4096];
-    const char *argv[48] = { "redis-benchmark", "-p", port,   "-P",   "32",
-                       "-r",              "999999999", "--csv", "-n",
-                       bench->quick ? "500" : "40000" };
+    const char *argv[48] = { "redis-benchmark",
+                             "-p",
+                             port,
+                             "-P",
+                             "32",
+                             "-r",
+                             "999999999",
+                             "--csv",
+                             "-n",
+                             bench->quick ? "500" : "40000" };
     int words, rc;
 
     snprintf(port, sizeof port, "%d", many->server->port);
@@ -200,7 +206,7 @@ void rows_redis_many(struct bench *bench)
     free(many);
 }
 
-/* ---- A thousand waiters --------------------------------------------------------------- */
+/* ---- A thousand waiters ---------------------------------------------------------- */
 
 static const struct request token_pop =
     REQUEST("*3\r\n$5\r\nBLPOP\r\n$5\r\nchain\r\n$1\r\n0\r\n");
@@ -370,7 +376,7 @@ void rows_redis_crowd(struct bench *bench)
     crowd_rows(bench, server, "?handoff=0", each, 2);
 }
 
-/* ---- A hundred thousand held ------------------------------------------------------------ */
+/* ---- A hundred thousand held ----------------------------------------------------- */
 
 struct renewals {
     const struct redis *server;
@@ -384,8 +390,8 @@ static void renewals_watch(void *arg, bool begins)
 
     seen->requests += sign * redis_requests(seen->server);
     /* The script looks once at each lock that it renews. */
-    seen->locks += sign * redis_counter(seen->server, "commandstats",
-                                        "cmdstat_hexists:calls=");
+    seen->locks +=
+        sign * redis_counter(seen->server, "commandstats", "cmdstat_hexists:calls=");
 }
 
 void rows_redis_held(struct bench *bench)
@@ -396,7 +402,7 @@ void rows_redis_held(struct bench *bench)
         { "redis", "held_100k_renew_requests", "per 100 locks", OURS_AT_MOST, 1 },
     };
     struct renewals seen = { .server = redis_server(bench) };
-    struct held_plan plan = { .watch = renewals_watch, .arg = &seen };
+    struct held_plan plan = { .ttl_ms = 12000, .watch = renewals_watch, .arg = &seen };
     struct figures figures = { { 0 } };
 
     if (!seen.server)

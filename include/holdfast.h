@@ -497,7 +497,8 @@ typedef struct hf_finding {
 } hf_finding;
 
 /* Examines the store for what is known to break locks there. The report has findings
- * instead of entries: hf_report_count() of them, worst first. Errors as hf_inspect(). */
+ * instead of entries: hf_report_count() of them, worst first. Errors as those of
+ * hf_inspect(). */
 HF_API int hf_diagnose(hf_client *client, hf_report **ret_report, hf_error *why);
 HF_API const hf_finding *hf_report_finding(const hf_report *report, size_t index);
 

@@ -205,7 +205,7 @@ int64_t poll_ms(struct redis_session *me, int64_t left)
     return left >= 0 && left < poll ? left + 1 : poll;
 }
 
-/* Of `left` ms from when the request was sent; the reply may have lain here for long. */
+/* Of `left` ms from when the request was sent; the reply may have lain here long. */
 static int64_t rest_of(struct redis_session *me, int64_t left, int64_t sent_ns)
 {
     int64_t rest = sent_ns + left * HF_NS_PER_MS - me->host->ops->now(me->host);
