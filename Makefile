@@ -16,6 +16,7 @@ help:
 	@echo 'make format   let clang-format lay the sources out'
 	@echo 'make matrix   the contract suite, one line per store and kind'
 	@echo 'make bench    ours beside the raw limit'
+	@echo 'make bench-peers  ours beside other libraries, on the same server'
 	@echo 'make interop  beside other tools that take the same locks'
 	@echo 'make asan     the tests under ASan+UBSan only'
 	@echo 'make tsan     the tests under TSan only'
@@ -49,6 +50,12 @@ bench:
 	$(BUILD)
 	@build/bench/bench
 
+bench-peers:
+	$(SETUP) build bench interop
+	$(BUILD)
+	@python3 bench/peers/prepare.py build/peers
+	@build/bench/bench --only redis_peers --peers build/peers
+
 interop:
 	$(SETUP) build test interop
 	$(BUILD)
@@ -73,4 +80,4 @@ uninstall:
 clean:
 	rm -rf build build-asan build-tsan build-clang
 
-.PHONY: all help build try test asan tsan matrix bench interop lint format install uninstall clean
+.PHONY: all help build try test asan tsan matrix bench bench-peers interop lint format install uninstall clean

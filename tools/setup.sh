@@ -10,7 +10,7 @@ set -eu
 build='gcc libc6-dev make meson ninja-build pkg-config check python3 libssl-dev'
 examples='libuv1-dev'
 test='util-linux openssl redis-server man-db groff-base'
-bench='util-linux'
+bench='util-linux redis-server redis-tools'
 interop='openjdk-17-jdk-headless maven nodejs npm python3-redis'
 lint='g++ clang clang-format clang-tidy cppcheck cmake git'
 

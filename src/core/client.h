@@ -29,7 +29,7 @@
 #define HF_DEFAULT_EXPIRING_MS 30000
 #define HF_TTL_MAX_MS INT64_C(315360000000) /* ten years */
 #define HF_WANTS_MAX 64
-#define HF_RENEW_BATCH 100
+#define HF_RENEW_BATCH 128
 
 /* Kept out of line, so that the short way through a lock has a short stack frame. */
 #define HF_SLOW_WAY __attribute__((noinline, cold))
