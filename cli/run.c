@@ -270,7 +270,8 @@ static void die_of(int signal)
 
 static const char *program_of(const struct run *run)
 {
-    const char *first = run->command[0], *slash = strrchr(first, '/');
+    const char *first = run->command ? run->command[0] : "holdfast";
+    const char *slash = strrchr(first, '/');
 
     return slash && slash[1] ? slash + 1 : first;
 }
