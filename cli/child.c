@@ -199,7 +199,7 @@ pid_t child_start(const struct child_plan *plan)
 {
     pid_t parent = getpid();
     /* Half the cost of fork(), and every run pays it. What child_become() calls is
-     * async-signal-safe and writes nothing but *ret_errno, which is meant to be shared. */
+     * async-signal-safe and writes nothing but *ret_errno, which is to be shared. */
     pid_t pid = vfork(); /* NOLINT(clang-analyzer-security.insecureAPI.vfork) */
 
     if (pid == 0)
