@@ -1,26 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /* The flock layout without core: two sessions of one process exclude each other, since
- * a lock belongs to the open file and not to the process. And what it stands on: the
- * checks of dir.c, the blocker. */
+ * a lock belongs to the open file and not to the process. */
 #include "fake_host.h"
 #include "unit.h"
 
-#include "../../src/backends/file/dir.h"
 #include "../../src/backends/file/flock.h"
 #include "../../src/backends/file/lockfile.h"
 #include "../../src/backends/file/tokens.h"
 #include "../../src/base/clock.h"
 #include "../../src/base/mem.h"
-#include "../../src/kit/blocker.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/magic.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -574,56 +569,6 @@ END_TEST
 
 /* ---- The directory --------------------------------------------------------------- */
 
-START_TEST(dir_network_fs)
-{
-    static const long local[] = { 0xEF53,     TMPFS_MAGIC,           BTRFS_SUPER_MAGIC,
-                                  0x58465342, OVERLAYFS_SUPER_MAGIC, 0 };
-    static const struct {
-        long type;
-        const char *name;
-    } network[] = {
-        { NFS_SUPER_MAGIC, "NFS" },         { SMB_SUPER_MAGIC, "SMB" },
-        { (long)CIFS_SUPER_MAGIC, "CIFS" }, { (long)SMB2_SUPER_MAGIC, "SMB2" },
-        { (int)CIFS_SUPER_MAGIC, "CIFS" },  { V9FS_MAGIC, "9P" },
-        { AFS_SUPER_MAGIC, "AFS" },         { AFS_FS_MAGIC, "AFS" },
-        { CODA_SUPER_MAGIC, "Coda" },       { CEPH_SUPER_MAGIC, "Ceph" },
-        { 0x0BD00BD0, "Lustre" },           { 0x47504653, "GPFS" },
-        { FUSE_SUPER_MAGIC, "FUSE" },
-    };
-
-    for (size_t i = 0; i < sizeof local / sizeof local[0]; i++)
-        ck_assert_ptr_null(hf__dir_network_fs(local[i]));
-    for (size_t i = 0; i < sizeof network / sizeof network[0]; i++)
-        ck_assert_str_eq(hf__dir_network_fs(network[i].type), network[i].name);
-}
-END_TEST
-
-START_TEST(dir_mode)
-{
-    static const char *const wrong[] = { "",      "6",    "600x", "0o600",
-                                         "800",   "0400", "0700", "4600",
-                                         "00600", "-600", "0666 " };
-    struct hf_url_option option = { "mode", NULL };
-    struct hf_url parsed = { .option_count = 0, .options = &option };
-    mode_t mode = 0;
-    hf_error why;
-
-    ck_assert_int_eq(hf__dir_mode(&parsed, &mode, NULL), 0);
-    ck_assert_uint_eq(mode, 0600);
-    parsed.option_count = 1;
-    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
-        option.value = wrong[i];
-        ck_assert_int_eq(hf__dir_mode(&parsed, &mode, &why), HF_EURL);
-    }
-    option.value = "666";
-    ck_assert_int_eq(hf__dir_mode(&parsed, &mode, NULL), 0);
-    ck_assert_uint_eq(mode, 0666);
-    option.value = "0640";
-    ck_assert_int_eq(hf__dir_mode(&parsed, &mode, NULL), 0);
-    ck_assert_uint_eq(mode, 0640);
-}
-END_TEST
-
 /* The mode is what the option says, whatever the umask. */
 START_TEST(dir_mode_kept)
 {
@@ -645,70 +590,9 @@ START_TEST(dir_mode_kept)
 }
 END_TEST
 
-/* ---- The blocker ----------------------------------------------------------------- */
-
-struct worker {
-    sigset_t blocked;
-    int fds[2];
-    char byte;
-};
-
-static int read_byte(void *arg)
-{
-    struct worker *worker = arg;
-
-    pthread_sigmask(SIG_BLOCK, NULL, &worker->blocked);
-    return read(worker->fds[0], &worker->byte, 1) == 1 ? worker->byte : -errno;
-}
-
-START_TEST(blocker_returns)
-{
-    struct hf_blocker blocker = { 0 };
-    struct worker worker = { 0 };
-    int event_fd = eventfd(0, EFD_CLOEXEC);
-    uint64_t count;
-
-    ck_assert_int_eq(pipe(worker.fds), 0);
-    ck_assert_int_eq(hf__blocker_start(&blocker, read_byte, &worker, event_fd), 0);
-    ck_assert(!hf__blocker_done(&blocker));
-    ck_assert_int_eq(write(worker.fds[1], "A", 1), 1);
-    ck_assert_int_eq(read(event_fd, &count, sizeof count), sizeof count);
-    ck_assert(hf__blocker_done(&blocker));
-    ck_assert_int_eq(hf__blocker_collect(&blocker), 'A');
-    ck_assert_int_eq(sigismember(&worker.blocked, SIGTERM), 1);
-    ck_assert_int_eq(sigismember(&worker.blocked, SIGUSR1), 1);
-    pthread_sigmask(SIG_BLOCK, NULL, &worker.blocked);
-    ck_assert_int_eq(sigismember(&worker.blocked, SIGTERM), 0);
-    hf__blocker_cancel(&blocker);
-    close(event_fd);
-}
-END_TEST
-
-START_TEST(blocker_cancelled)
-{
-    struct worker worker = { 0 };
-    int event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-
-    ck_assert_int_eq(pipe(worker.fds), 0);
-    for (int i = 0; i < 500; i++) {
-        struct hf_blocker blocker = { 0 };
-        uint64_t count;
-
-        ck_assert_int_eq(hf__blocker_start(&blocker, read_byte, &worker, event_fd), 0);
-        if (i % 2)
-            sched_yield();
-        hf__blocker_cancel(&blocker);
-        ck_assert(!hf__blocker_done(&blocker));
-        ck_assert_int_eq(read(event_fd, &count, sizeof count), -1);
-    }
-    close(event_fd);
-}
-END_TEST
-
 UNIT_MAIN("flock", flock_excludes, flock_kinds, flock_refuses, flock_waits,
           flock_wait_withdrawn, flock_wait_race, flock_close_while_waiting,
           flock_close_while_held, flock_deleted_idle, flock_deleted_while_waiting,
           flock_deleted_while_held, flock_links_refused, flock_queue_names_refused,
           flock_cache_bounded, flock_descriptors_run_out, flock_not_in_child,
-          tokens_grow, tokens_rule, tokens_damaged, flock_out_of_memory, dir_network_fs,
-          dir_mode, dir_mode_kept, blocker_returns, blocker_cancelled)
+          tokens_grow, tokens_rule, tokens_damaged, flock_out_of_memory, dir_mode_kept)

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: MIT */
+/* A blocking call on a thread of its own: it returns, and it can be broken off. */
+#include "unit.h"
+
+#include "../../src/kit/blocker.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+struct worker {
+    sigset_t blocked;
+    int fds[2];
+    char byte;
+};
+
+static int read_byte(void *arg)
+{
+    struct worker *worker = arg;
+
+    pthread_sigmask(SIG_BLOCK, NULL, &worker->blocked);
+    return read(worker->fds[0], &worker->byte, 1) == 1 ? worker->byte : -errno;
+}
+
+START_TEST(blocker_returns)
+{
+    struct hf_blocker blocker = { 0 };
+    struct worker worker = { 0 };
+    int event_fd = eventfd(0, EFD_CLOEXEC);
+    uint64_t count;
+
+    ck_assert_int_eq(pipe(worker.fds), 0);
+    ck_assert_int_eq(hf__blocker_start(&blocker, read_byte, &worker, event_fd), 0);
+    ck_assert(!hf__blocker_done(&blocker));
+    ck_assert_int_eq(write(worker.fds[1], "A", 1), 1);
+    ck_assert_int_eq(read(event_fd, &count, sizeof count), sizeof count);
+    ck_assert(hf__blocker_done(&blocker));
+    ck_assert_int_eq(hf__blocker_collect(&blocker), 'A');
+    ck_assert_int_eq(sigismember(&worker.blocked, SIGTERM), 1);
+    ck_assert_int_eq(sigismember(&worker.blocked, SIGUSR1), 1);
+    pthread_sigmask(SIG_BLOCK, NULL, &worker.blocked);
+    ck_assert_int_eq(sigismember(&worker.blocked, SIGTERM), 0);
+    hf__blocker_cancel(&blocker);
+    close(event_fd);
+}
+END_TEST
+
+START_TEST(blocker_cancelled)
+{
+    struct worker worker = { 0 };
+    int event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+
+    ck_assert_int_eq(pipe(worker.fds), 0);
+    for (int i = 0; i < 500; i++) {
+        struct hf_blocker blocker = { 0 };
+        uint64_t count;
+
+        ck_assert_int_eq(hf__blocker_start(&blocker, read_byte, &worker, event_fd), 0);
+        if (i % 2)
+            sched_yield();
+        hf__blocker_cancel(&blocker);
+        ck_assert(!hf__blocker_done(&blocker));
+        ck_assert_int_eq(read(event_fd, &count, sizeof count), -1);
+    }
+    close(event_fd);
+}
+END_TEST
+
+UNIT_MAIN("blocker", blocker_returns, blocker_cancelled)
