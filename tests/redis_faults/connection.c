@@ -186,6 +186,64 @@ static void scripts_forgotten_while_held(void)
     report("SCRIPT FLUSH while held and waited for", 0, "renewed, release 0, grant 0");
 }
 
+/* ---- A client that does not run ---------------------------------------------------- */
+
+static size_t seen(hf_client *client, int role)
+{
+    hf_report *report = NULL;
+    size_t count = 0;
+    CHECK_RC(hf_inspect(client, "away", false, &report, NULL), 0);
+    for (size_t i = 0; i < hf_report_count(report); i++)
+        count += hf_report_entry(report, i)->role == role;
+    hf_report_free(report);
+    return count;
+}
+
+/* Its grant lies in the socket until the lease is over and somebody else is in. */
+static void granted_while_away(void)
+{
+    char url[256];
+    hf_client *away = NULL;
+    hf_hold *hold = NULL;
+    hf_op *op = NULL;
+    hf_want want = hf_mutex("away");
+    hf_options options = HF_OPTIONS_INIT;
+    hf_acquire_options how = HF_ACQUIRE_OPTIONS_INIT;
+    world_start(NULL);
+    snprintf(url, sizeof url, "redis+unix://%s?protocol=%d", world.server.socket,
+             world.protocol);
+    options.driver = HF_DRIVER_USER;
+    how.timeout_ms = HF_FOREVER;
+    how.ttl_ms = 300;
+    how.flags = HF_FIXED;
+    hf_client *client = opened();
+    CHECK_RC(hf_open(url, &options, &away, NULL), 0);
+    hf_hold *first = locked(client, "away", 30000);
+    CHECK_RC(hf_acquire_async(away, &want, 1, &how, NULL, NULL, &op, NULL), 0);
+    EVENTUALLY(seen(client, HF_WAITER) == 1)
+    hf_dispatch(away, NULL);
+    CHECK_RC(hf_release(first, NULL), 0);
+    CHECK_EQ(seen(client, HF_HOLDER), 1); /* and it does not know */
+    int64_t since = real_ms();
+    EVENTUALLY(rival_try("away"));
+    EVENTUALLY(real_ms() - since > 600)
+    {
+        hf_dispatch(away, NULL);
+        CHECK(!hf_op_done(op));
+    }
+    rival_release("away");
+    EVENTUALLY(hf_op_done(op))
+    hf_dispatch(away, NULL);
+    CHECK_RC(hf_op_wait(op, 0, &hold, NULL), 0);
+    CHECK_EQ(hf_hold_state(hold), HF_HELD);
+    CHECK_RC(hf_release(hold, NULL), 0);
+    hf_op_free(op);
+    hf_close(away);
+    hf_close(client);
+    check_nothing_left(0);
+    report("grant read after its lease", 0, "waits on, then 0");
+}
+
 const struct fault_case connection_cases[] = {
     { "kill-while-holding", kill_while_holding },
     { "kill-while-waiting", kill_while_waiting },
@@ -195,5 +253,6 @@ const struct fault_case connection_cases[] = {
     { "kill-release-in-flight", kill_release_in_flight },
     { "scripts-forgotten", scripts_forgotten },
     { "scripts-forgotten-while-held", scripts_forgotten_while_held },
+    { "granted-while-away", granted_while_away },
     { NULL, NULL },
 };
