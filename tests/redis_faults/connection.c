@@ -186,7 +186,7 @@ static void scripts_forgotten_while_held(void)
     report("SCRIPT FLUSH while held and waited for", 0, "renewed, release 0, grant 0");
 }
 
-/* ---- A client that does not run ---------------------------------------------------- */
+/* ---- A client that does not run -------------------------------------------------- */
 
 static size_t seen(hf_client *client, int role)
 {
