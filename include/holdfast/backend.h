@@ -96,7 +96,9 @@ struct hf_ticket {
 struct hf_grant {
     uint64_t token; /* larger than any number granted before on this name */
     uint32_t span;  /* token .. token + span - 1 are ours; 1 <= span <= reserve */
-    int64_t ttl_ns; /* the lease given; 0: none */
+    int64_t ttl_ns; /* the lease given; 0: none. May be less than was asked (what the
+                       store can promise at a time): core then renews it as long as
+                       the lease that was asked for lasts */
     int64_t
         since_ns; /* a moment of host->now() not after the lease began; 0: the moment
                          before the last attempt. A pushed grant should say it. */
@@ -109,7 +111,8 @@ enum hf_withdrawal {
 };
 
 enum hf_renewal {
-    HF_RENEWED = 1,         /* ours, and the lease begins anew */
+    HF_RENEWED = 1,         /* ours, and the lease begins anew; if it is shorter than
+                               asked, the store has lowered ticket->ttl_ns to it */
     HF_STILL_HELD = 2,      /* ours; the lease was not touched */
     HF_RENEWAL_LOST = 3,    /* not ours any more */
     HF_RENEWAL_UNKNOWN = 4, /* no answer; not lost until the deadline says so */

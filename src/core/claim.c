@@ -67,6 +67,19 @@ void hf__claim_attempt(struct claim *claim)
         hf__claim_timer(claim, hf__now() + client->request_ns);
 }
 
+/* Less than was asked is the most that this store can promise at a time: renewed, and
+ * if the lease was to be a fixed one, until that is over. */
+static void take_less(struct claim *claim, int64_t ttl_ns)
+{
+    if (!claim->renew && !claim->max_hold_ns) {
+        claim->max_hold_ns = claim->ttl_ns;
+        claim->fixed_end = true;
+    }
+    claim->renew = true;
+    claim->ttl_ns = ttl_ns;
+    hf__need_timers(claim->client, NULL); /* without, it is lost a little early */
+}
+
 void hf__claim_granted(struct claim *claim, const struct hf_grant *grant)
 {
     claim->token = grant->token;
@@ -77,6 +90,8 @@ void hf__claim_granted(struct claim *claim, const struct hf_grant *grant)
     claim->valid_until = HF_NEVER;
     if (grant->ttl_ns) {
         int64_t from = grant->since_ns ? grant->since_ns : claim->asked_at;
+        if (grant->ttl_ns < claim->ticket.ttl_ns - HF_NS_PER_MS)
+            take_less(claim, grant->ttl_ns);
         claim->asked_at = from;
         claim->valid_until = from + grant->ttl_ns - hf__drift(grant->ttl_ns);
         claim->end_at = claim->max_hold_ns ? from + claim->max_hold_ns : HF_NEVER;

@@ -77,6 +77,7 @@ struct claim {
     bool named : 1;       /* in the table by name */
     bool reentrant : 1;   /* held by `owner`, who may enter again */
     bool renew : 1;       /* the lease is renewed */
+    bool fixed_end : 1;   /* max_hold_ns stands for a fixed lease: extending moves it */
     bool pinned : 1;      /* its id was given out: no hand-off */
     bool inline_call : 1; /* inside the store's function: nobody else is told */
     bool unreachable : 1; /* the last word was that the store cannot be reached */
@@ -208,6 +209,11 @@ struct hf_client {
     uint32_t inside;         /* threads waiting in this client */
     pthread_cond_t emptied;
     bool thread_running, thread_armed;
+    bool prompt;  /* what comes in must be seen at once, not only in time */
+    bool napping; /* the thread sleeps until nap_until at most */
+    uint16_t streak;
+    uint32_t drives; /* how often a caller began to drive */
+    int64_t nap_until;
     pthread_t thread;
     int outer_fd; /* the background thread's epoll: the loop's, and done_fd */
     int done_fd;  /* eventfd: `calls` has something */
@@ -334,7 +340,8 @@ int hf__op_await(struct hf_op *op, int64_t until); /* 0 or HF_ETIMEOUT */
 bool hf__in_callback(const hf_client *client);
 void hf__run_calls(hf_client *client);
 void hf__call_due(hf_client *client); /* something is on client->calls */
-int hf__need_thread(hf_client *client, hf_error *why);
+int hf__need_thread(hf_client *client, hf_error *why); /* to hear what comes in */
+int hf__need_timers(hf_client *client, hf_error *why); /* to be there in time */
 void hf__stop_thread(hf_client *client);
 int hf__dispatch(hf_client *client);
 void hf__settle(hf_client *client);

@@ -33,25 +33,40 @@ static void set_alarm(hf_client *client)
         hf__loop_set_timer(&client->loop, &client->renew_timer, at);
 }
 
-void hf__renew_schedule(struct claim *claim)
+static void schedule_at(struct claim *claim, int64_t renew_at)
 {
     hf_client *client = claim->client;
-    if (claim->valid_until == HF_NEVER || claim->state != CLAIM_HELD)
-        return;
-    if (!claim->renew || claim->asked_at + claim->ttl_ns / 3 >= claim->end_at) {
-        hf__claim_timer(claim, claim->valid_until);
-        return;
-    }
-    if (hf__linked(&claim->renewal))
-        return;
-    claim->renew_at = claim->asked_at + claim->ttl_ns / 3;
     struct hf_link *at = client->renewals.prev;
+    claim->renew_at = renew_at;
     while (at != &client->renewals &&
            HF_CONTAINER(at, struct claim, renewal)->renew_at > claim->renew_at)
         at = at->prev;
     hf__list_insert_before(at->next, &claim->renewal);
     if (client->renewals.next == &claim->renewal)
         set_alarm(client);
+}
+
+/* Before all others, and in one request with them if they are due too. */
+static void schedule_next(struct claim *claim, int64_t now)
+{
+    struct hf_link *first = hf__list_first(&claim->client->renewals);
+    claim->renew_at = now;
+    if (first && HF_CONTAINER(first, struct claim, renewal)->renew_at < now)
+        claim->renew_at = HF_CONTAINER(first, struct claim, renewal)->renew_at;
+    hf__list_insert_before(claim->client->renewals.next, &claim->renewal);
+    set_alarm(claim->client);
+}
+
+void hf__renew_schedule(struct claim *claim)
+{
+    if (claim->valid_until == HF_NEVER || claim->state != CLAIM_HELD)
+        return;
+    if (!claim->renew || claim->asked_at + claim->ttl_ns / 3 >= claim->end_at) {
+        hf__claim_timer(claim, claim->valid_until);
+        return;
+    }
+    if (!hf__linked(&claim->renewal))
+        schedule_at(claim, claim->asked_at + claim->ttl_ns / 3);
 }
 
 void hf__renew_stop(struct claim *claim)
@@ -74,13 +89,18 @@ static int64_t repeat_at(const struct claim *claim, int64_t now)
     return at < claim->valid_until ? at : claim->valid_until;
 }
 
-static void prepare(struct claim *claim, int64_t now)
+static int64_t lease_wanted(const struct claim *claim, int64_t now)
 {
-    claim->renew_sent = now;
     int64_t ttl = claim->ttl_ns;
     if (claim->end_at != HF_NEVER && claim->end_at - now < ttl)
         ttl = claim->end_at - now;
-    claim->ticket.ttl_ns = ttl > 0 ? ttl : 1;
+    return ttl > 0 ? ttl : 1;
+}
+
+static void prepare(struct claim *claim, int64_t now)
+{
+    claim->renew_sent = now;
+    claim->ticket.ttl_ns = lease_wanted(claim, now);
     hf__claim_timer(claim, repeat_at(claim, now));
 }
 
@@ -146,13 +166,15 @@ void hf__renew_timeout(struct claim *claim)
         hf__claim_timer(claim, claim->valid_until);
         return;
     }
-    prepare(claim, now);
-    renew_one(claim, HF_RENEW);
+    if (!hf__linked(&claim->renewal))
+        schedule_next(claim, now);
 }
 
 static void renewed(struct claim *claim)
 {
     int64_t ttl = claim->ticket.ttl_ns;
+    if (ttl < lease_wanted(claim, claim->renew_sent))
+        claim->ttl_ns = ttl; /* the most that the store can promise at a time */
     claim->asked_at = claim->renew_sent;
     claim->valid_until = claim->renew_sent + ttl - hf__drift(ttl);
     claim->doubt_told = false;
@@ -198,6 +220,8 @@ static int ask_one(struct hf_hold *hold, struct claim *claim, int64_t ttl_ns,
     hf__list_push_back(&client->ops, &op.all);
     hf__list_push_back(&claim->askers, &op.link);
     if (extend) {
+        if (claim->fixed_end)
+            claim->end_at = hf__now() + ttl_ns;
         claim->ttl_ns = ttl_ns;
         hf__list_remove(&claim->renewal);
         set_alarm(client);
@@ -221,7 +245,8 @@ static int check_extend(const struct claim *claim, int64_t ttl_ns, hf_error *why
 {
     if (claim->valid_until == HF_NEVER)
         return hf__fail(why, HF_EINVAL, "the hold has no lease to extend");
-    if (claim->end_at != HF_NEVER && ttl_ns > claim->end_at - hf__now())
+    if (!claim->fixed_end && claim->end_at != HF_NEVER &&
+        ttl_ns > claim->end_at - hf__now())
         return hf__fail(why, HF_EINVAL, "that would go beyond max_hold_ms");
     return 0;
 }

@@ -284,7 +284,7 @@ int hf__adopt(hf_client *client, const char *id, const hf_acquire_options *optio
     struct asked asked = { .request = { .other = parsed.ticket } };
     rc = hold ? 0 : hf__fail_code(why, HF_ENOMEM);
     if (rc == 0 && claim->renew)
-        rc = hf__need_thread(client, why);
+        rc = hf__need_timers(client, why);
     if (rc == 0) {
         asked.request.ticket = &claim->ticket;
         rc = hf__request_named(client, &asked, HF_ADOPT, claim->ticket.name,

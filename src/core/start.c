@@ -186,7 +186,7 @@ static int op_prepare(struct hf_op *op, const struct plan *plan, const hf_want *
     }
     rc = check_duplicates(op, why);
     if (rc == 0 && op->claims[0]->renew)
-        rc = hf__need_thread(plan->client, why);
+        rc = hf__need_timers(plan->client, why);
     if (rc != 0)
         goto failed;
     rc = HF_ENOMEM;

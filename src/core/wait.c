@@ -8,7 +8,9 @@
  * turn to drive. The background thread (only if something must happen without a caller:
  * renewals, asynchronous ops, watches) sleeps on an outer epoll that holds the loop's
  * epoll descriptor one-shot; a caller disarms it while it drives and arms it again
- * after.
+ * after. Where nobody but the clock needs the thread (client->prompt is not set) and
+ * callers come thick and fast, those two system calls are saved: the thread then naps,
+ * and arms the descriptor itself once nobody has driven during a whole nap.
  *
  * Callbacks are run by the background thread, or by hf_dispatch for HF_DRIVER_USER,
  * with no lock held. done_fd says that there are some.
@@ -25,6 +27,11 @@
 #include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
+
+/* How long the thread naps, and how many times in a row callers arm the descriptor
+ * before they rather have it nap. */
+#define NAP_MS 5
+#define STREAK 16
 
 struct sleeper {
     struct hf_link link;
@@ -75,17 +82,30 @@ static void set_thread_armed(hf_client *client, bool armed)
     client->thread_armed = armed;
 }
 
+/* A thread that naps looks after the loop by itself, if it wakes up in time. */
+static void leave_to_background(hf_client *client)
+{
+    hf__loop_arm(&client->loop);
+    if (client->napping && !client->prompt) {
+        if (hf__loop_next(&client->loop) < client->nap_until)
+            hf__call_due(client);
+    } else if (client->prompt || !client->thread_running || ++client->streak < STREAK) {
+        set_thread_armed(client, true);
+    } else {
+        client->streak = 0;
+        hf__call_due(client);
+    }
+}
+
 /* Leaves the wheel to somebody who waits, or to the background. */
 static void pass_on(hf_client *client)
 {
     client->led = false;
     struct hf_link *next = hf__list_first(&client->sleepers);
-    if (next) {
+    if (next)
         pthread_cond_signal(&HF_CONTAINER(next, struct sleeper, link)->cond);
-        return;
-    }
-    hf__loop_arm(&client->loop);
-    set_thread_armed(client, true);
+    else
+        leave_to_background(client);
 }
 
 static bool is_over(int64_t until)
@@ -97,6 +117,7 @@ static void lead(struct hf_op *op, int64_t until)
 {
     hf_client *client = op->client;
     client->led = true;
+    client->drives++;
     set_thread_armed(client, false);
     op->leading = true;
     do {
@@ -260,19 +281,46 @@ static void work(hf_client *client)
     hf__run_calls(client);
 }
 
+/* How long the thread may sleep, -1 for as long as nothing happens. */
+static int rest_ms(hf_client *client, uint32_t *drives)
+{
+    bool busy = client->drives != *drives;
+    *drives = client->drives;
+    client->napping = busy && !client->prompt && !client->thread_armed;
+    if (client->napping) {
+        int64_t now = hf__now(), next = hf__loop_next(&client->loop);
+        client->nap_until = now + NAP_MS * HF_NS_PER_MS;
+        if (!client->led && next < client->nap_until)
+            client->nap_until = next;
+        return hf__poll_ms(now, client->nap_until);
+    }
+    if (!client->led)
+        set_thread_armed(client, true);
+    return -1;
+}
+
+/* False after a nap that nothing has ended and that leaves nothing to do. */
+static bool is_due(hf_client *client, int ready)
+{
+    return ready > 0 || (!client->led && hf__loop_next(&client->loop) <= hf__now());
+}
+
 static void *background(void *arg)
 {
     hf_client *client = arg;
     pthread_mutex_lock(&client->lock);
+    uint32_t drives = client->drives;
     while (client->thread_running) {
         struct epoll_event events[2];
+        int wait_ms = rest_ms(client, &drives);
         pthread_mutex_unlock(&client->lock);
-        int ready = epoll_wait(client->outer_fd, events, 2, -1);
+        int ready = epoll_wait(client->outer_fd, events, 2, wait_ms);
         pthread_mutex_lock(&client->lock);
+        client->napping = false;
         for (int i = 0; i < ready; i++)
             if (events[i].data.u64 == 0)
                 client->thread_armed = false; /* one-shot: it has fired */
-        if (client->thread_running)
+        if (client->thread_running && is_due(client, ready))
             work(client);
     }
     pthread_mutex_unlock(&client->lock);
@@ -319,6 +367,17 @@ static int start_thread(hf_client *client, hf_error *why)
 }
 
 int hf__need_thread(hf_client *client, hf_error *why)
+{
+    int rc = hf__need_timers(client, why);
+    if (rc != 0 || client->prompt)
+        return rc;
+    client->prompt = true;
+    if (!client->led)
+        set_thread_armed(client, true);
+    return 0;
+}
+
+int hf__need_timers(hf_client *client, hf_error *why)
 {
     if (client->thread_running || (client->user_driver && client->outer_fd >= 0))
         return 0;

@@ -1,5 +1,4 @@
 -- SPDX-License-Identifier: MIT
--- uses: base, own
 -- Gives a mutex or a fair lock up, or leaves its queue. A release grants to the next
 -- waiter in the same breath.
 --
@@ -7,35 +6,57 @@
 -- ARGV  owner, kind (m or f)
 -- reply 1 it was there and is no more, 0 it was not there
 
-local keys = KEYS
-K = { name = keys[1], token = keys[2], info = keys[3], queue = keys[4], fair = keys[5],
-    patience = keys[6], channel = keys[7] }
+local call, keys = redis.call, KEYS
 local me, kind = unpack(ARGV)
 
 -- A hash without fields is no key: this is the release.
-local released = redis.pcall('HDEL', K.name, me) == 1
+local released = redis.pcall('HDEL', keys[1], me) == 1
 
--- Mostly the next of QUEUE lives, and it is its turn; or nobody waits.
-local heir, r, run
-if released and kind == 'm' then
-    heir, r, run = mutex_next()
-end
+-- Mostly the next of QUEUE lives, and it is its turn; or nobody waits. As in take_mutex
+-- this comes before the words below, and what does not fit is put back and goes on.
+local told -- how many listened, if an open round was announced here
+local heir = released and kind == 'm' and call('LPOP', keys[4])
 if heir then
-    local given = run < RUN_MAX and give(heir, r)
-    if given then
-        mutex_own(heir, r, run + 1)
-        call('HDEL', K.info, me)
-        return 1
-    elseif given == nil or run >= RUN_MAX then
-        call('LPUSH', K.queue, heir)
+    local found = call('HMGET', keys[3], heir, '#run')
+    local ttl, reserve, inbox, slot, details = string.match(found[1] or '',
+        '^w m 1 (%d+) (%d+) %d+ %d+ %d+ (%S+) (%d+) (.*)$')
+    local run = tonumber(found[2]) or 0
+    if run >= 8 and call('EXISTS', keys[5]) == 0 then
+        told = call('PUBLISH', keys[7], '0')
+        run = told == 0 and 0 or run
     end
-elseif released and call('EXISTS', K.queue, K.fair) == 0 then
-    call('DEL', K.info)
-    call('PUBLISH', K.channel, '0')
+    if ttl and run < 8 then
+        local time = call('TIME')
+        local micros = string.format('%06d', time[2])
+        local token, since = time[1] .. micros, time[1] .. string.sub(micros, 1, 3)
+        local old = redis.pcall('GETSET', keys[2], reserve == '1' and token or
+            string.format('%.0f', token + reserve - 1))
+        if not old or type(old) == 'string' and string.find(old, '^%d+$') and
+            tonumber(old) < token + 0 then
+            if call('PUBLISH', inbox, 'g ' .. slot .. ' ' .. heir .. ' ' .. token ..
+                ' ' .. reserve .. ' ' .. ttl .. ' ' .. since) > 0 then
+                call('HSET', keys[1], heir, 1)
+                call('PEXPIRE', keys[1], ttl)
+                call('HSET', keys[3], heir, 'h m 1 ' .. ttl .. ' ' .. reserve .. ' ' ..
+                    token .. ' ' .. reserve .. ' ' .. since .. ' ' .. inbox .. ' ' ..
+                    slot .. ' ' .. details, '#last', heir, '#run', run + 1)
+                call('HDEL', keys[3], me)
+                return 1
+            end
+        elseif type(old) == 'string' then
+            call('SET', keys[2], old)
+        end
+    end
+    call('LPUSH', keys[4], heir)
+elseif heir == false and released and kind == 'm' and call('EXISTS', keys[5]) == 0 then
+    call('DEL', keys[3])
+    call('PUBLISH', keys[7], '0')
     return 1
 end
 
--- uses: queue, mutex
+-- uses: base, own, queue, mutex
+K = { name = keys[1], token = keys[2], info = keys[3], queue = keys[4], fair = keys[5],
+    patience = keys[6], channel = keys[7], told = told }
 
 if released then
     mutex_release(me, kind)

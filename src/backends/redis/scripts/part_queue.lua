@@ -69,8 +69,10 @@ end
 
 -- An open round: Redisson's waiters, if there are any, get OPEN_MS before the queue
 -- goes on. Newcomers and waiters of ours that ask meanwhile are told to come back.
+-- K.told: that was announced already, to so many.
 local function open_round(payload)
-    if call('PUBLISH', K.channel, payload) == 0 then
+    local told = K.told or call('PUBLISH', K.channel, payload)
+    if told == 0 then
         return false
     end
     clock()

@@ -1,5 +1,4 @@
 -- SPDX-License-Identifier: MIT
--- uses: base, own
 -- Takes a mutex or a fair lock, or queues for it. Asked again it answers what is the
 -- case.
 --
@@ -14,11 +13,71 @@
 -- the channel, if I am the first of QUEUE; f: channel:owner, if any ahead or the holder
 -- is Redisson's) and ask again once listening.
 
-local keys = KEYS
+local call, keys = redis.call, KEYS
+local me, ttl, reserve, inbox, slot, details, flags, kind = unpack(ARGV)
+local try = flags ~= '' and string.find(flags, 't', 1, true)
+
+-- First what nearly every call is about, without the words below: making a function
+-- costs the server as much as a command does. What does not fit goes on undone.
+local there = call('EXISTS', keys[1], keys[3], keys[4], keys[5])
+local time = call('TIME')
+local micros = string.format('%06d', time[2])
+local second = time[1]
+
+if there == 0 then
+    -- Free, and nobody waits. (The token is drawn as draw() in part_base does.)
+    local now_us = second * 1000000 + micros
+    local old = redis.pcall('GETSET', keys[2],
+        reserve == '1' and second .. micros or
+        string.format('%.0f', now_us + reserve - 1))
+    if not old or type(old) == 'string' and string.find(old, '^%d+$') and
+        tonumber(old) < now_us then
+        call('HSET', keys[1], me, 1)
+        call('PEXPIRE', keys[1], ttl)
+        call('HSET', keys[3], me, 'h ' .. kind .. ' 1 ' .. ttl .. ' ' .. reserve ..
+            ' ' .. second .. micros .. ' ' .. reserve .. ' ' .. second ..
+            string.sub(micros, 1, 3) .. ' ' .. inbox .. ' ' .. slot .. ' ' .. details,
+            '#last', me, '#run', 0)
+        call('PEXPIRE', keys[3], ttl)
+        return { 1, now_us, tonumber(reserve), tonumber(ttl),
+            second * 1000 + string.sub(micros, 1, 3) }
+    elseif type(old) == 'string' then
+        call('SET', keys[2], old)
+    end
+elseif kind == 'm' then
+    -- Held by somebody else, and I come new. (As enqueue() in part_queue does; #keep:
+    -- until when QUEUE and INFO are known to live, at least.)
+    local fields = redis.pcall('HGETALL', keys[1])
+    local holder = #fields == 2 and fields[1]
+    if holder and holder ~= me and holder ~= 'mode' and holder ~= 'holdfast_version' then
+        local found = call('HMGET', keys[3], me, holder, '#keep')
+        local since = second .. string.sub(micros, 1, 3)
+        if try then
+            return { 3, call('PTTL', keys[1]) }
+        elseif not found[1] then
+            local place = call('RPUSH', keys[4], me) - 1
+            call('HSET', keys[3], me, 'w m 1 ' .. ttl .. ' ' .. reserve .. ' 0 0 ' ..
+                since .. ' ' .. inbox .. ' ' .. slot .. ' ' .. details)
+            if place == 0 or tonumber(ttl) > 30000 or
+                (tonumber(found[3]) or 0) < since + 90000 then
+                call('PEXPIRE', keys[4], 120000)
+                if call('PTTL', keys[3]) < ttl + 120000 then
+                    call('PEXPIRE', keys[3], ttl + 120000)
+                end
+                call('HSET', keys[3], '#keep', string.format('%.0f', since + 120000))
+            end
+            local foreign = not found[2] and place == 0 and 1 or 0
+            if not found[2] or there > (place > 0 and 3 or 2) then
+                place = place + call('LLEN', keys[5])
+            end
+            return { 2, call('PTTL', keys[1]), place, foreign, tonumber(since) }
+        end
+    end
+end
+
+-- uses: base, own
 K = { name = keys[1], token = keys[2], info = keys[3], queue = keys[4], fair = keys[5],
     patience = keys[6], channel = keys[7] }
-local me, ttl, reserve, inbox, slot, details, flags, kind = unpack(ARGV)
-local try = string.find(flags, 't', 1, true)
 
 clock()
 local mine = record_new(ttl, reserve, inbox, slot, details, kind, '1')
