@@ -166,9 +166,41 @@ static void stale_write_is_refused(struct env *e)
     guarded_unmap(guarded);
 }
 
+/* Its turn came while it was stopped, and passed. What it finds when it goes on is out
+ * of date, and must not be believed. */
+static void turn_passes_while_stopped(struct env *e)
+{
+    hf_client *client = client_open(e);
+    hf_hold *first = held(e, client, .rival = true);
+    struct taker *taker = taker_start(e, NULL);
+    taker_begin(e, taker, THING, HF_FOREVER, TTL, HF_FIXED);
+    EVENTUALLY(queued(e, client, 1));
+    taker_stop(taker);
+    let_go(first);
+    clock_advance(TTL + 1000);
+    hf_hold *hold = held(e, client, .rival = true, .timeout = HF_FOREVER);
+    taker_continue(taker);
+
+    EVENTUALLY(taker_has_said(taker) || queued(e, client, 1));
+    CHECK_RC(hf_hold_verify(hold, NULL), 0);
+    if (taker_has_said(taker)) {
+        CHECK_TEXT(taker_expect(taker, "failed"), "HF_ELOST");
+        let_go(hold);
+        return;
+    }
+    let_go(hold);
+    taker_expect(taker, "held");
+    taker_say(taker, "state");
+    CHECK_EQ(strtol(taker_expect(taker, "state"), NULL, 10), HF_HELD);
+    taker_say(taker, "release");
+    taker_expect(taker, "done");
+}
+
 const struct scenario scenarios_token[] = {
     { "token-over-release", LOCKS, 0, 0, token_over_release },
     { "token-over-other-names", LOCKS & ~PERMITS_OF_5, 0, 0, token_over_other_names },
+    { "turn-passes-while-stopped", LOCKS, HF_CAP_LEASE | HF_CAP_PROCESSES, CLOCK,
+      turn_passes_while_stopped },
     { "token-over-expiry", LOCKS, HF_CAP_LEASE, CLOCK, token_over_expiry },
     { "token-over-eviction", LOCKS, HF_CAP_INSPECT | HF_CAP_EVICT, 0,
       token_over_eviction },

@@ -83,6 +83,10 @@ struct store {
      * And how much the store occupies, in a unit of its own. */
     bool (*residue)(const struct env *e, char *text, size_t size);
     uint64_t (*weight)(const struct env *e);
+
+    /* In the runner, before a test is started: what tests share because it takes long
+     * to start. Tests of one lane run one after the other. May be NULL. */
+    void (*prepare)(size_t lane);
 };
 
 extern const struct store stores[]; /* ends with a NULL name */
@@ -133,6 +137,7 @@ struct env {
     const struct scenario *scenario;
     char scratch[128]; /* a private directory; the runner removes it */
     char url[256];
+    char clock[160]; /* the file of the virtual clock, if the store has one already */
     pthread_mutex_t mutex; /* recursive; guards what follows */
     hf_client *clients[CLIENTS_MAX];
     struct taker takers[TAKERS_MAX]; /* free if the pid is 0 */
@@ -288,6 +293,7 @@ void taker_say(struct taker *taker, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* The rest of the next line, which must begin with `word`. */
 const char *taker_expect(struct taker *taker, const char *word);
+bool taker_has_said(const struct taker *taker); /* something that was not read yet */
 /* take and expect "held": the token. */
 uint64_t taker_take(struct env *e, struct taker *taker, const char *name,
                     int64_t timeout_ms, int64_t ttl_ms, uint32_t flags);

@@ -113,6 +113,12 @@ static const char *taker_line(struct taker *taker)
                  (long long)taker->pid);
 }
 
+bool taker_has_said(const struct taker *taker)
+{
+    struct pollfd out = { taker->out, POLLIN, 0 };
+    return poll(&out, 1, 0) > 0;
+}
+
 const char *taker_expect(struct taker *taker, const char *word)
 {
     const char *line = taker_line(taker);
