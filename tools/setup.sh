@@ -9,9 +9,12 @@ set -eu
 
 build='gcc libc6-dev make meson ninja-build pkg-config check python3 libssl-dev'
 examples='libuv1-dev'
-test='util-linux openssl redis-server man-db groff-base'
-bench='util-linux redis-server redis-tools'
-interop='openjdk-17-jdk-headless maven nodejs npm python3-redis'
+test='util-linux openssl redis-server libzookeeper-java libslf4j-java default-jre-headless
+    iproute2 nftables man-db groff-base'
+bench='util-linux redis-server redis-tools libzookeeper-java libslf4j-java default-jre-headless'
+interop='openjdk-17-jdk-headless maven nodejs npm python3-redis libcurator-recipes-java
+    python3-kazoo'
+evidence='python3-redis etcd-server etcd-client libcurator-recipes-java'
 lint='g++ clang clang-format clang-tidy cppcheck cmake git'
 
 wanted=
@@ -21,6 +24,7 @@ for group in "$@"; do
     examples) wanted="$wanted $examples" ;;
     test) wanted="$wanted $test" ;;
     bench) wanted="$wanted $bench" ;;
+    evidence) wanted="$wanted $evidence" ;;
     interop) wanted="$wanted $interop" ;;
     lint) wanted="$wanted $lint" ;;
     *)
