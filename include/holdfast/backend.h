@@ -111,11 +111,16 @@ enum hf_withdrawal {
 };
 
 enum hf_renewal {
-    HF_RENEWED = 1,         /* ours, and the lease begins anew; if it is shorter than
-                               asked, the store has lowered ticket->ttl_ns to it */
+    HF_RENEWED = 1,         /* ours, and the lease begins anew */
     HF_STILL_HELD = 2,      /* ours; the lease was not touched */
     HF_RENEWAL_LOST = 3,    /* not ours any more */
     HF_RENEWAL_UNKNOWN = 4, /* no answer; not lost until the deadline says so */
+};
+
+/* Which renewal is answered, and what it brought. */
+struct hf_lease {
+    int64_t since_ns; /* a moment of host->now() before its request was sent */
+    int64_t ttl_ns;   /* the lease given; may be less than was asked, as in a grant */
 };
 
 enum hf_renew_mode {
@@ -188,7 +193,10 @@ struct hf_host_ops {
     void (*failed)(struct hf_host *, struct hf_ticket *, const hf_error *);
 
     void (*withdrawn)(struct hf_host *, struct hf_ticket *, enum hf_withdrawal);
-    void (*renewed)(struct hf_host *, struct hf_ticket *, enum hf_renewal);
+    /* `lease` NULL inside the call of renew only. An answer that comes later says which
+     * call it is an answer to: core may have repeated it since. */
+    void (*renewed)(struct hf_host *, struct hf_ticket *, enum hf_renewal,
+                    const struct hf_lease *lease);
 
     /* About a granted ticket, unasked: HF_EVENT_LOST or HF_EVENT_REVOKED. */
     void (*event)(struct hf_host *, struct hf_ticket *, enum hf_event);

@@ -38,6 +38,7 @@ static void start_claim(struct hf_op *op, struct claim *claim)
     if (again || (join && !op->once)) {
         hf__claim_free(claim);
         op->claims[op->at] = other;
+        op->entered |= (uint64_t)again << op->at;
         if (again)
             other->holders++;
         else if (!other->offered)
@@ -58,13 +59,32 @@ static void start_claim(struct hf_op *op, struct claim *claim)
     hf__claim_attempt(claim);
 }
 
+/* One that came early may have gone again while the others were waited for. */
+static bool all_are_ours(const struct hf_op *op)
+{
+    for (uint32_t i = 0; i < op->count; i++)
+        if (op->claims[i]->state != CLAIM_HELD || lease_is_over(op->claims[i]))
+            return false;
+    return true;
+}
+
+static void acquire_lost(struct hf_op *op)
+{
+    hf__fail(&op->why, HF_ELOST,
+             "granted, but the lease was over before the answer was read");
+    hf__acquire_undo(op, HF_ELOST);
+}
+
 static void acquire_done(struct hf_op *op)
 {
+    if (op->count > 1 && !all_are_ours(op)) {
+        acquire_lost(op);
+        return;
+    }
     for (uint32_t i = 0; i < op->count; i++) {
         struct claim *claim = op->claims[i];
-        if (!claim->holders) /* else it was entered again, and counted then */
-            claim->holders = 1;
-        claim->reentrant = op->reentrant[i];
+        claim->holders += !(op->entered >> i & 1); /* else it was counted then */
+        claim->reentrant = op->reentrant >> i & 1;
         hf__hold_take(op->hold, op->order[i], claim);
         if (hf__list_first(&claim->ops))
             hf__claim_interest(claim);
@@ -102,10 +122,8 @@ void hf__acquire_advance(struct hf_op *op)
                 return;
             }
             if (lease_is_over(claim)) {
-                hf__fail(&op->why, HF_ELOST,
-                         "granted, but the lease was over before the "
-                         "answer was read");
-                hf__acquire_undo(op, HF_ELOST);
+                hf__claim_lost(claim, "the lease is over"); /* others may wait on it */
+                acquire_lost(op);
                 return;
             }
             claim->owner = op->owner;
@@ -113,8 +131,16 @@ void hf__acquire_advance(struct hf_op *op)
                 acquire_done(op);
                 return;
             }
+            hf__renew_schedule(claim); /* it has to last until all are in */
             break;
+        case CLAIM_LOST:
+            acquire_lost(op);
+            return;
         case CLAIM_BUSY:
+            if (!op->once) { /* who tried once has left it to us */
+                claim->state = CLAIM_NEW;
+                break;
+            }
             hf__fail_code(&op->why, HF_EBUSY);
             hf__acquire_undo(op, HF_EBUSY);
             return;
@@ -131,15 +157,16 @@ void hf__acquire_advance(struct hf_op *op)
 
 /* ---- undoing ------------------------------------------------------------------- */
 
-static void undo_claim(struct hf_op *op, struct claim *claim)
+static void undo_claim(struct hf_op *op, uint32_t index)
 {
+    struct claim *claim = op->claims[index];
     bool others = hf__list_first(&claim->ops) != NULL;
-    if (claim->holders) { /* entered again, or a hold of ours that we waited for */
-        bool entered = claim->reentrant && claim->owner == op->owner && op->count > 1;
-        if (entered && --claim->holders == 0)
-            hf__claim_release(claim, NULL);
+    if ((op->entered >> index & 1) && --claim->holders == 0) {
+        hf__claim_release(claim, NULL);
         return;
     }
+    if (claim->holders) /* a hold of ours has it: waited for, or entered meanwhile */
+        return;
     if (others || claim->state == CLAIM_LEAVING)
         return;
     hf__claim_leave(claim, op);
@@ -178,7 +205,7 @@ void hf__acquire_undo(struct hf_op *op, int rc)
     if (at && fronted && hf__list_first(&at->ops) && at->state == CLAIM_NEW)
         hf__claim_tell(at);
     for (uint32_t i = op->count; i-- > 0;)
-        undo_claim(op, op->claims[i]);
+        undo_claim(op, i);
     if (op->pending == 0)
         hf__op_finish(op, op->rc);
     else

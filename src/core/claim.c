@@ -282,6 +282,10 @@ static void move_waiters(struct claim *claim)
     struct hf_link *front = hf__list_first(&claim->ops);
     if (!front)
         return;
+    if (!claim->combine) { /* granted and lost before its op had a look */
+        hf__claim_tell(claim);
+        return;
+    }
     const struct hf_ticket *old = &claim->ticket;
     struct claim *fresh =
         hf__claim_new(claim->client, old->name, old->name_len, old->name_hash);

@@ -108,6 +108,7 @@ struct hold_watch {
     hf_watch_cb *callback;
     void *user;
     uint32_t pending; /* bits 1 << enum hf_event */
+    bool lost_told;   /* the last event */
 };
 
 struct hf_hold {
@@ -151,7 +152,9 @@ struct hf_op {
     uint32_t pending; /* claims that have not left yet */
     uint32_t count, at;
     uint8_t order[HF_WANTS_MAX]; /* claims[i] is the caller's want order[i] */
-    bool reentrant[HF_WANTS_MAX];
+    uint64_t reentrant;          /* bit i: claims[i] is */
+    uint64_t entered;      /* bit i: claims[i] was held already, and counts us too */
+    int64_t asked_ns;      /* OP_RENEW */
     struct claim **claims; /* in global order; &one for a single want */
     struct claim *one;
     uint32_t tries;
@@ -302,7 +305,8 @@ void hf__renew_schedule(struct claim *claim);
 void hf__renew_stop(struct claim *claim);
 void hf__renew_due(void *client);
 void hf__renew_timeout(struct claim *claim);
-void hf__renew_answer(struct claim *claim, enum hf_renewal answer);
+void hf__renew_answer(struct claim *claim, enum hf_renewal answer,
+                      const struct hf_lease *given);
 int hf__hold_ask(struct hf_hold *hold, int64_t ttl_ns, bool extend, hf_error *why);
 int64_t hf__drift(int64_t ttl_ns);
 

@@ -191,8 +191,9 @@ static bool hold_is_lost(const struct hf_hold *hold)
 void hf__hold_tell(struct hf_hold *hold, enum hf_event event)
 {
     struct hold_watch *watch = hold->watch;
-    if (!watch)
+    if (!watch || watch->lost_told)
         return;
+    watch->lost_told = event == HF_EVENT_LOST;
     watch->pending |= 1u << event;
     if (!hf__linked(&watch->link))
         hf__list_push_back(&hold->client->alerts, &watch->link);
@@ -228,6 +229,7 @@ int hf__hold_watch(struct hf_hold *hold, hf_watch_cb *callback, void *user,
     watch->hold = hold;
     watch->callback = callback;
     watch->user = user;
+    watch->lost_told = false;
     show_interest(hold);
     if (hold_is_lost(hold))
         hf__hold_tell(hold, HF_EVENT_LOST);

@@ -124,12 +124,12 @@ static void host_withdrawn(struct hf_host *host, struct hf_ticket *ticket,
 }
 
 static void host_renewed(struct hf_host *host, struct hf_ticket *ticket,
-                         enum hf_renewal answer)
+                         enum hf_renewal answer, const struct hf_lease *lease)
 {
     (void)host;
     struct claim *claim = claim_of(ticket);
     if (claim->state == CLAIM_HELD)
-        hf__renew_answer(claim, answer);
+        hf__renew_answer(claim, answer, lease);
 }
 
 static void host_event(struct hf_host *host, struct hf_ticket *ticket,

@@ -170,13 +170,15 @@ void hf__renew_timeout(struct claim *claim)
         schedule_next(claim, now);
 }
 
-static void renewed(struct claim *claim)
+static void renewed(struct claim *claim, const struct hf_lease *lease)
 {
-    int64_t ttl = claim->ticket.ttl_ns;
-    if (ttl < lease_wanted(claim, claim->renew_sent))
-        claim->ttl_ns = ttl; /* the most that the store can promise at a time */
-    claim->asked_at = claim->renew_sent;
-    claim->valid_until = claim->renew_sent + ttl - hf__drift(ttl);
+    if (lease->since_ns < claim->asked_at)
+        return; /* older than what we know */
+    if (lease->since_ns >= claim->renew_sent &&
+        lease->ttl_ns < lease_wanted(claim, claim->renew_sent) - HF_NS_PER_MS)
+        claim->ttl_ns = lease->ttl_ns; /* the most the store can promise at a time */
+    claim->asked_at = lease->since_ns;
+    claim->valid_until = lease->since_ns + lease->ttl_ns - hf__drift(lease->ttl_ns);
     claim->doubt_told = false;
     hf__claim_timer(claim, HF_NEVER);
     refresh_holds(claim);
@@ -184,16 +186,37 @@ static void renewed(struct claim *claim)
     hf__renew_schedule(claim);
 }
 
-void hf__renew_answer(struct claim *claim, enum hf_renewal answer)
+/* Ends the calls that this answers: those made before its request was sent. */
+static void end_askers(struct claim *claim, int64_t since_ns, bool renewed)
 {
+    for (HF_EACH_SAFE(link, &claim->askers)) {
+        struct hf_op *op = HF_CONTAINER(link, struct hf_op, link);
+        if (op->asked_ns <= since_ns && (renewed || !op->extend))
+            hf__op_finish(op, 0);
+    }
+}
+
+void hf__renew_answer(struct claim *claim, enum hf_renewal answer,
+                      const struct hf_lease *given)
+{
+    int64_t now = hf__now();
+    struct hf_lease lease = { now, claim->ticket.ttl_ns };
+    if (given)
+        lease = *given;
+    else if (answer == HF_RENEWED)
+        lease.since_ns = claim->renew_sent;
     switch (answer) {
     case HF_RENEWED:
+        if (claim->valid_until <= now) { /* who has asked was told: lost */
+            hf__claim_lost(claim, "the lease is over");
+            break;
+        }
         if (claim->valid_until != HF_NEVER)
-            renewed(claim);
-        hf__claim_end_askers(claim, 0, "");
+            renewed(claim, &lease);
+        end_askers(claim, lease.since_ns, true);
         break;
     case HF_STILL_HELD:
-        hf__claim_end_askers(claim, 0, "");
+        end_askers(claim, lease.since_ns, false);
         break;
     case HF_RENEWAL_LOST:
         hf__claim_lost(claim, "the store says that it is not ours any more");
@@ -217,6 +240,8 @@ static int ask_one(struct hf_hold *hold, struct claim *claim, int64_t ttl_ns,
     if (rc != 0)
         return hf__fail_code(why, rc);
     op.reserved = true;
+    op.extend = extend;
+    op.asked_ns = hf__now();
     hf__list_push_back(&client->ops, &op.all);
     hf__list_push_back(&claim->askers, &op.link);
     if (extend) {

@@ -81,6 +81,12 @@ static int set_note(struct claim *claim, const char *note)
     return 0;
 }
 
+/* Where a lease does not end by the store's own clock, somebody here has to end it. */
+static bool needs_timers(const struct plan *plan, const struct claim *claim)
+{
+    return claim->renew || (claim->ttl_ns && !(plan->client->caps & HF_CAP_CRASH));
+}
+
 static void fill_claim(struct claim *claim, const struct plan *plan,
                        const hf_want *want)
 {
@@ -182,10 +188,10 @@ static int op_prepare(struct hf_op *op, const struct plan *plan, const hf_want *
     qsort(op->claims, count, sizeof(op->claims[0]), by_name);
     for (size_t i = 0; i < count; i++) {
         op->order[i] = op->claims[i]->want_index;
-        op->reentrant[i] = op->claims[i]->reentrant;
+        op->reentrant |= (uint64_t)op->claims[i]->reentrant << i;
     }
     rc = check_duplicates(op, why);
-    if (rc == 0 && op->claims[0]->renew)
+    if (rc == 0 && needs_timers(plan, op->claims[0]))
         rc = hf__need_timers(plan->client, why);
     if (rc != 0)
         goto failed;
@@ -287,7 +293,7 @@ HF_SLOW_WAY static int wait_for_claim(const struct plan *plan, struct claim *cla
     op.one = claim;
     op.count = 1;
     op.order[0] = 0;
-    op.reentrant[0] = claim->reentrant;
+    op.reentrant = claim->reentrant;
     op.hold = hold;
     op.owner = plan->owner;
     op.once = plan->options->timeout_ms == 0;

@@ -14,12 +14,28 @@
  */
 #include "blocker.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdint.h>
 #include <unistd.h>
 
 #define BLOCKER_STACK (64 * 1024)
+
+/* pthread_cancel() of the GNU library loads the unwinder when it is first called, and
+ * ends the program if it cannot, for want of a descriptor. So it is loaded here, while
+ * we may still say no. */
+static bool unwinder_load(void)
+{
+#ifdef __GLIBC__
+    static atomic_bool loaded;
+    if (!atomic_load(&loaded))
+        atomic_store(&loaded, dlopen("libgcc_s.so.1", RTLD_NOW | RTLD_NODELETE) != NULL);
+    return atomic_load(&loaded);
+#else
+    return true;
+#endif
+}
 
 /* No local has its address taken: a cancelled thread leaves this frame in one leap, and
  * AddressSanitizer would keep the fences it had put around such a local. */
@@ -62,6 +78,8 @@ int hf__blocker_start(struct hf_blocker *blocker, hf_blocker_fn *call, void *arg
     pthread_attr_t attr;
     int rc;
 
+    if (!unwinder_load())
+        return -EMFILE;
     blocker->call = call;
     blocker->arg = arg;
     blocker->event_fd = event_fd;

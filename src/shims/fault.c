@@ -88,6 +88,13 @@ struct hf_fault hf__fault_next(enum hf_fault_op op)
 
 /* ---- Calls: from core to the inner store ----------------------------------------- */
 
+static void inner_renew(struct session *s, struct hf_ticket *const *tickets,
+                        size_t count, enum hf_renew_mode mode)
+{
+    s->renew_ns = s->outer->ops->now(s->outer);
+    s->inner->renew(s->inner_session, tickets, count, mode);
+}
+
 static void call_forward(struct session *s, enum hf_fault_op op, void *key,
                          enum hf_renew_mode mode)
 {
@@ -97,7 +104,7 @@ static void call_forward(struct session *s, enum hf_fault_op op, void *key,
     else if (op == HF_FAULT_WITHDRAW)
         s->inner->withdraw(s->inner_session, ticket);
     else if (op == HF_FAULT_RENEW)
-        s->inner->renew(s->inner_session, &ticket, 1, mode);
+        inner_renew(s, &ticket, 1, mode);
     else
         s->inner->ask(s->inner_session, key);
 }
@@ -241,7 +248,7 @@ static void fault_renew(void *session, struct hf_ticket *const *tickets, size_t 
     struct session *s = session;
     struct hf_fault fault = hf__fault_next(HF_FAULT_RENEW);
     if (!fault.what && !hf__fault_paused() && hf__list_empty(&s->records)) {
-        s->inner->renew(s->inner_session, tickets, count, mode);
+        inner_renew(s, tickets, count, mode);
         return;
     }
     for (size_t i = 0; i < count; i++)

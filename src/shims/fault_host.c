@@ -89,7 +89,7 @@ void hf__fault_deliver(struct session *s, void *key, const struct answer *answer
         ops->withdrawn(host, key, (enum hf_withdrawal)answer->code);
         break;
     case ANSWER_RENEWED:
-        ops->renewed(host, key, (enum hf_renewal)answer->code);
+        ops->renewed(host, key, (enum hf_renewal)answer->code, &answer->lease);
         break;
     case ANSWER_EVENT:
         ops->event(host, key, (enum hf_event)answer->code);
@@ -212,10 +212,12 @@ static void host_withdrawn(struct hf_host *host, struct hf_ticket *ticket,
 }
 
 static void host_renewed(struct hf_host *host, struct hf_ticket *ticket,
-                         enum hf_renewal renewal)
+                         enum hf_renewal renewal, const struct hf_lease *lease)
 {
+    struct session *s = session_of(host);
     struct answer answer = { .kind = ANSWER_RENEWED, .code = (int)renewal };
-    answer_route(session_of(host), HF_FAULT_RENEW, ticket, &answer);
+    answer.lease = lease ? *lease : (struct hf_lease){ s->renew_ns, ticket->ttl_ns };
+    answer_route(s, HF_FAULT_RENEW, ticket, &answer);
 }
 
 static void host_event(struct hf_host *host, struct hf_ticket *ticket,

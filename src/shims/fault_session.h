@@ -40,6 +40,7 @@ struct answer {
     int code; /* withdrawal, renewal, event, or rc */
     int64_t retry_ns;
     struct hf_grant grant;
+    struct hf_lease lease;
     hf_error why;
 };
 
@@ -61,6 +62,7 @@ struct session {
     const struct hf_backend *inner;
     struct hf_link records;
     struct hf_timer timer;
+    int64_t renew_ns; /* before the renewal that the inner store is answering */
     _Alignas(16) unsigned char inner_session[];
 };
 

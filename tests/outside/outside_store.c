@@ -153,7 +153,7 @@ static void toy_renew(void *session, struct hf_ticket *const *tickets, size_t co
 
     (void)mode;
     for (size_t i = 0; i < count; i++)
-        me->host->ops->renewed(me->host, tickets[i], HF_STILL_HELD);
+        me->host->ops->renewed(me->host, tickets[i], HF_STILL_HELD, NULL);
 }
 
 /* Nothing is ever taken away from a holder. */

@@ -93,8 +93,9 @@ static void host_withdrawn(struct hf_host *host, struct hf_ticket *ticket,
 }
 
 static void host_renewed(struct hf_host *host, struct hf_ticket *ticket,
-                         enum hf_renewal answer)
+                         enum hf_renewal answer, const struct hf_lease *lease)
 {
+    (void)lease;
     note(host, FAKE_RENEWED, ticket, (int)answer);
 }
 

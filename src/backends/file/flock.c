@@ -294,7 +294,7 @@ static void flock_renew(void *session, struct hf_ticket *const *tickets, size_t 
                     hf__lockfile_look(&s->files, file, hf__wall_us());
 
         s->host->ops->renewed(s->host, tickets[i],
-                              held ? HF_STILL_HELD : HF_RENEWAL_LOST);
+                              held ? HF_STILL_HELD : HF_RENEWAL_LOST, NULL);
     }
 }
 

@@ -420,7 +420,7 @@ static void batch_renew(struct file_queue *me, struct hf_ticket *const *tickets,
     if (entered)
         hf__guard_leave(me);
     for (size_t i = 0; i < count; i++)
-        me->host->ops->renewed(me->host, tickets[i], answers[i]);
+        me->host->ops->renewed(me->host, tickets[i], answers[i], NULL);
 }
 
 void hf__queue_renew(void *session, struct hf_ticket *const *tickets, size_t count,

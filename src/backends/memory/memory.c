@@ -241,7 +241,7 @@ static void memory_renew(void *session, struct hf_ticket *const *tickets, size_t
         hf__memory_enter(me);
         answer = ticket_renew(me, tickets[i], mode);
         hf__memory_leave(me);
-        me->host->ops->renewed(me->host, tickets[i], answer);
+        me->host->ops->renewed(me->host, tickets[i], answer, NULL);
     }
     hf__memory_drain(me);
 }

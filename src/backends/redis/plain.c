@@ -24,7 +24,7 @@ struct job {
     struct hf_link link;
     enum job_kind kind;
     struct hf_ticket *ticket; /* NULL: forgotten */
-    int64_t sent_ns;
+    int64_t sent_ns, ttl_ns;
     size_t name_len, value_len;
     char value[OWNER_SIZE];
     char name[]; /* its own copy: the ticket may be forgotten */
@@ -36,6 +36,7 @@ static void jobs_run(struct redis_session *me);
 
 static void tell_failed(struct redis_session *me, struct job *job, const hf_error *why)
 {
+    struct hf_lease lease = { job->sent_ns, job->ttl_ns };
     switch (job->kind) {
     case JOB_TAKE:
         if (why->code != HF_EUNREACHABLE && why->code != HF_EUNCERTAIN)
@@ -46,12 +47,13 @@ static void tell_failed(struct redis_session *me, struct job *job, const hf_erro
         me->host->ops->withdrawn(me->host, job->ticket, HF_WITHDRAWAL_UNKNOWN);
         break;
     default:
-        me->host->ops->renewed(me->host, job->ticket, HF_RENEWAL_UNKNOWN);
+        me->host->ops->renewed(me->host, job->ticket, HF_RENEWAL_UNKNOWN, &lease);
     }
 }
 
 static void tell_owned(struct redis_session *me, struct job *job, bool ours)
 {
+    struct hf_lease lease = { job->sent_ns, job->ttl_ns };
     switch (job->kind) {
     case JOB_LEAVE:
         plain_forget(me, job->ticket); /* the memory is core's again */
@@ -59,11 +61,11 @@ static void tell_owned(struct redis_session *me, struct job *job, bool ours)
         break;
     case JOB_CHECK:
         me->host->ops->renewed(me->host, job->ticket,
-                               ours ? HF_STILL_HELD : HF_RENEWAL_LOST);
+                               ours ? HF_STILL_HELD : HF_RENEWAL_LOST, &lease);
         break;
     default:
         me->host->ops->renewed(me->host, job->ticket,
-                               ours ? HF_RENEWED : HF_RENEWAL_LOST);
+                               ours ? HF_RENEWED : HF_RENEWAL_LOST, &lease);
     }
 }
 
@@ -207,7 +209,7 @@ static void change(struct redis_session *me, struct job *job)
     struct args numbers;
     struct resp_arg name = { job->name, job->name_len };
     args_init(&numbers);
-    args_number(&numbers, job->ticket ? job->ticket->ttl_ns / HF_NS_PER_MS : 1);
+    args_number(&numbers, job->ttl_ns / HF_NS_PER_MS);
     struct resp_arg drop[] = { { "DEL", 3 }, name };
     struct resp_arg renew[] = { { "PEXPIRE", 7 }, name, numbers.arg[0] };
     send_word(me, "MULTI", ignore_reply, NULL);
@@ -269,11 +271,12 @@ static void jobs_run(struct redis_session *me)
         if (!job->ticket) {
             job_free(job);
             me->job_running = false;
-        } else if (job->kind == JOB_TAKE) {
-            job->sent_ns = me->host->ops->now(me->host);
-            job_take(me, job);
         } else {
-            job_own(me, job);
+            job->sent_ns = me->host->ops->now(me->host);
+            if (job->kind == JOB_TAKE)
+                job_take(me, job);
+            else
+                job_own(me, job);
         }
     }
     me->jobs_busy = false;
@@ -292,6 +295,7 @@ static void job_add(struct redis_session *me, enum job_kind kind,
     }
     job->kind = kind;
     job->ticket = ticket;
+    job->ttl_ns = ttl_ms(ticket) * HF_NS_PER_MS;
     job->value_len = owner_write(job->value, LAYOUT_SIMPLE, &ticket->id);
     job->name_len = ticket->name_len;
     memcpy(job->name, ticket->name, ticket->name_len);

@@ -20,7 +20,10 @@ struct batch {
     struct hf_link link;
     enum hf_renew_mode mode;
     uint32_t count;
-    struct hf_ticket *tickets[];
+    struct {
+        struct hf_ticket *ticket; /* NULL: forgotten */
+        int64_t ttl_ns;
+    } of[];
 };
 
 void renew_forget(struct redis_session *me, const void *ticket)
@@ -28,8 +31,8 @@ void renew_forget(struct redis_session *me, const void *ticket)
     for (HF_EACH(link, &me->batches)) {
         struct batch *batch = HF_CONTAINER(link, struct batch, link);
         for (uint32_t i = 0; i < batch->count; i++)
-            if (batch->tickets[i] == ticket)
-                batch->tickets[i] = NULL;
+            if (batch->of[i].ticket == ticket)
+                batch->of[i].ticket = NULL;
     }
 }
 
@@ -62,14 +65,15 @@ static void renew_reply(void *session, void *subject, uint64_t word,
                         const struct resp *nodes, int64_t sent_ns, const hf_error *why)
 {
     (void)word;
-    (void)sent_ns;
     (void)why;
     struct redis_session *me = session;
     struct batch *batch = subject;
-    for (uint32_t i = 0; i < batch->count; i++)
-        if (batch->tickets[i])
-            me->host->ops->renewed(me->host, batch->tickets[i],
-                                   answer_of(nodes, i, batch->mode));
+    for (uint32_t i = 0; i < batch->count; i++) {
+        struct hf_lease lease = { sent_ns, batch->of[i].ttl_ns };
+        if (batch->of[i].ticket)
+            me->host->ops->renewed(me->host, batch->of[i].ticket,
+                                   answer_of(nodes, i, batch->mode), &lease);
+    }
     batch_free(batch);
 }
 
@@ -111,9 +115,8 @@ static char *load_ticket(const struct redis_session *me, struct load *load,
     at = load_key(&keys[1], at, KEY_INFO, ticket);
     at = load_key(&keys[2], at, third_key(ticket->kind), ticket);
 
-    int64_t ttl = ticket->ttl_ns >= HF_NS_PER_MS ? ticket->ttl_ns / HF_NS_PER_MS : 1;
     args_init(&number);
-    args_number(&number, mode == HF_RENEW ? ttl : 0);
+    args_number(&number, mode == HF_RENEW ? ttl_ms(ticket) : 0);
     memcpy(load->text[index].ttl, number.arg[0].text, number.arg[0].len);
     load->text[index].letter = kind_letter(me, ticket->kind);
     size_t owner = owner_write(load->text[index].owner, me->layout, &ticket->id);
@@ -130,20 +133,22 @@ static void renew_some(struct redis_session *me, struct hf_ticket *const *ticket
     for (size_t i = 0; i < count; i++)
         room += KEYS_EACH * (tickets[i]->name_len + KEY_SIZE - HF_NAME_MAX);
     struct load *load = hf__alloc(sizeof(*load) + room);
-    struct batch *batch = hf__alloc(sizeof(*batch) + count * sizeof(*tickets));
+    struct batch *batch = hf__alloc(sizeof(*batch) + count * sizeof(batch->of[0]));
     if (!load || !batch) {
         for (size_t i = 0; i < count; i++)
-            me->host->ops->renewed(me->host, tickets[i], HF_RENEWAL_UNKNOWN);
+            me->host->ops->renewed(me->host, tickets[i], HF_RENEWAL_UNKNOWN, NULL);
         hf__free(batch);
         hf__free(load);
         return;
     }
     char *at = load->names;
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
+        batch->of[i].ticket = tickets[i];
+        batch->of[i].ttl_ns = ttl_ms(tickets[i]) * HF_NS_PER_MS;
         at = load_ticket(me, load, i, at, tickets[i], mode);
+    }
     batch->mode = mode;
     batch->count = (uint32_t)count;
-    memcpy(batch->tickets, tickets, count * sizeof(*tickets));
     hf__list_push_back(&me->batches, &batch->link);
     link_eval(me->link, &script_renew, load->keys, KEYS_EACH * count, load->args,
               ARGS_EACH * count, renew_reply, batch, 0);

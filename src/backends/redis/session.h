@@ -54,6 +54,9 @@ void ticket_leave(struct redis_session *me, struct hf_ticket *ticket,
  * says nothing when it lets go. `left`: of its lease, -1 if it has none. */
 int64_t poll_ms(struct redis_session *me, int64_t left);
 
+/* The lease to ask for, 1 ms at least. */
+int64_t ttl_ms(const struct hf_ticket *ticket);
+
 char kind_letter(const struct redis_session *me, int kind);
 const enum key_name *kind_keys(const struct redis_session *me, int kind);
 

@@ -118,7 +118,7 @@ void args_letter(struct args *args, char letter)
     args_text(args, args->at++, 1);
 }
 
-static int64_t ttl_ms(const struct hf_ticket *ticket)
+int64_t ttl_ms(const struct hf_ticket *ticket)
 {
     return ticket->ttl_ns >= HF_NS_PER_MS ? ticket->ttl_ns / HF_NS_PER_MS : 1;
 }
