@@ -18,6 +18,9 @@ help:
 	@echo 'make bench    ours beside the raw limit'
 	@echo 'make bench-peers  ours beside other libraries, on the same server'
 	@echo 'make interop  beside other tools that take the same locks'
+	@echo 'make torture STORE=redis TIME=600  locks under faults, checked; all stores if none is named'
+	@echo 'make torture-planted  wrong locks on purpose: each must be found out'
+	@echo 'make torture-peers TIME=60  the same faults for ours and for others'
 	@echo 'make asan     the tests under ASan+UBSan only'
 	@echo 'make tsan     the tests under TSan only'
 	@echo 'make install  to PREFIX=$(PREFIX); make uninstall'
@@ -61,6 +64,26 @@ interop:
 	$(BUILD)
 	@sh tools/interop.sh
 
+STORE ?= mem file flock redis redis-simple
+TIME ?= 60
+SEED ?= 1
+torture:
+	$(SETUP) build test
+	$(BUILD)
+	@status=0; for store in $(STORE); do \
+	    python3 tests/torture/run.py --build build --store $$store --time $(TIME) \
+	        --seed $(SEED) || status=1; done; exit $$status
+
+torture-planted:
+	$(SETUP) build test
+	$(BUILD)
+	@python3 tests/torture/planted/planted.py --build build
+
+torture-peers:
+	$(SETUP) build test evidence
+	$(BUILD)
+	@python3 tests/torture/evidence.py --build build --time $(TIME) --seed $(SEED)
+
 lint:
 	$(SETUP) build examples lint
 	@sh tools/lint.sh
@@ -80,4 +103,4 @@ uninstall:
 clean:
 	rm -rf build build-asan build-tsan build-clang
 
-.PHONY: all help build try test asan tsan matrix bench bench-peers interop lint format install uninstall clean
+.PHONY: all help build try test asan tsan matrix bench bench-peers interop torture torture-planted torture-peers lint format install uninstall clean

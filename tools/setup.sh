@@ -14,7 +14,7 @@ test='util-linux openssl redis-server libzookeeper-java libslf4j-java default-jr
 bench='util-linux redis-server redis-tools libzookeeper-java libslf4j-java default-jre-headless'
 interop='openjdk-17-jdk-headless maven nodejs npm python3-redis libcurator-recipes-java
     python3-kazoo'
-evidence='python3-redis etcd-server etcd-client libcurator-recipes-java'
+evidence='python3-redis etcd-server etcd-client libcurator-recipes-java openjdk-17-jdk-headless'
 lint='g++ clang clang-format clang-tidy cppcheck cmake git'
 
 wanted=

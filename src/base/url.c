@@ -94,7 +94,7 @@ static int parse_scheme(struct parser *p)
     return 0;
 }
 
-/* ---- The authority: [user[:password]@]host[:port] -------------------------- */
+/* ---- The authority: [user[:password]@]host[:port][,host[:port]...] --------- */
 
 static int parse_user(struct parser *p, const char *from, const char *to)
 {
@@ -139,7 +139,7 @@ static int parse_host_name(struct parser *p, const char *from, const char *to)
     int rc = decode(p, from, to, &p->url.host);
     if (rc)
         return rc;
-    if (strpbrk(p->url.host, " :@[]\"<>\\^`{|}"))
+    if (strpbrk(p->url.host, " ,:@[]\"<>\\^`{|}"))
         return fail(p, "a character in the host is not allowed there");
     return 0;
 }
@@ -167,6 +167,24 @@ static int parse_host(struct parser *p, const char *from, const char *to)
     return rc;
 }
 
+/* Each host of the list is read as if it were the only one, and forgotten; then the
+ * list is taken as it is. */
+static int parse_hosts(struct parser *p, const char *from, const char *to)
+{
+    char *out = p->out;
+    int rc = 0;
+
+    for (const char *at = from, *end; rc == 0 && at <= to; at = end + 1) {
+        end = find(at, to, ',');
+        rc = at < end ? parse_host(p, at, end) : fail(p, "a host in the list is empty");
+        if (rc == 0 && !*p->url.host)
+            rc = fail(p, "a host in the list is empty");
+        p->out = out;
+        p->url.port = 0;
+    }
+    return rc ? rc : decode(p, from, to, &p->url.host);
+}
+
 static int parse_authority(struct parser *p)
 {
     const char *from = p->at + 2;
@@ -181,7 +199,10 @@ static int parse_authority(struct parser *p)
         if (rc == 0 && find(from, to, '@') < to)
             rc = fail(p, "an '@' in user or password must be written %40");
     }
-    return rc ? rc : parse_host(p, from, to);
+    if (rc)
+        return rc;
+    return find(from, to, ',') < to ? parse_hosts(p, from, to)
+                                    : parse_host(p, from, to);
 }
 
 /* ---- Options -------------------------------------------------------------- */

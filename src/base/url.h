@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* URLs of stores: scheme:[//[user[:password]@]host[:port]][path][?key=value&...]
  *
+ * A store of several servers has a list of them, host[:port],host[:port],...: then
+ * url.host is the whole list (it holds a comma, which a single host cannot) and
+ * url.port is 0.
+ *
  * Percent-decoded; a decoded NUL, a fragment, a bad escape, a port out of range, an
  * option without key and an option given twice are errors. Error texts never show the
  * part between "//" and "@". */

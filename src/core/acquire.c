@@ -38,7 +38,7 @@ static void start_claim(struct hf_op *op, struct claim *claim)
     if (again || (join && !op->once)) {
         hf__claim_free(claim);
         op->claims[op->at] = other;
-        op->entered |= (uint64_t)again << op->at;
+        op->counted |= (uint64_t)again << op->at;
         if (again)
             other->holders++;
         else if (!other->offered)
@@ -83,7 +83,6 @@ static void acquire_done(struct hf_op *op)
     }
     for (uint32_t i = 0; i < op->count; i++) {
         struct claim *claim = op->claims[i];
-        claim->holders += !(op->entered >> i & 1); /* else it was counted then */
         claim->reentrant = op->reentrant >> i & 1;
         hf__hold_take(op->hold, op->order[i], claim);
         if (hf__list_first(&claim->ops))
@@ -127,6 +126,8 @@ void hf__acquire_advance(struct hf_op *op)
                 return;
             }
             claim->owner = op->owner;
+            claim->holders += !(op->counted >> op->at & 1);
+            op->counted |= UINT64_C(1) << op->at;
             if (++op->at == op->count) {
                 acquire_done(op);
                 return;
@@ -161,12 +162,14 @@ static void undo_claim(struct hf_op *op, uint32_t index)
 {
     struct claim *claim = op->claims[index];
     bool others = hf__list_first(&claim->ops) != NULL;
-    if ((op->entered >> index & 1) && --claim->holders == 0) {
+    bool counted = op->counted >> index & 1;
+    claim->holders -= counted;
+    if (claim->holders) /* waited for, or entered by others of this owner */
+        return;
+    if (others && counted) {
         hf__claim_release(claim, NULL);
         return;
     }
-    if (claim->holders) /* a hold of ours has it: waited for, or entered meanwhile */
-        return;
     if (others || claim->state == CLAIM_LEAVING)
         return;
     hf__claim_leave(claim, op);

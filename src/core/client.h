@@ -153,7 +153,7 @@ struct hf_op {
     uint32_t count, at;
     uint8_t order[HF_WANTS_MAX]; /* claims[i] is the caller's want order[i] */
     uint64_t reentrant;          /* bit i: claims[i] is */
-    uint64_t entered;      /* bit i: claims[i] was held already, and counts us too */
+    uint64_t counted;      /* bit i: claims[i] is held, and its holders count this op */
     int64_t asked_ns;      /* OP_RENEW */
     struct claim **claims; /* in global order; &one for a single want */
     struct claim *one;

@@ -30,7 +30,8 @@ static bool unwinder_load(void)
 #ifdef __GLIBC__
     static atomic_bool loaded;
     if (!atomic_load(&loaded))
-        atomic_store(&loaded, dlopen("libgcc_s.so.1", RTLD_NOW | RTLD_NODELETE) != NULL);
+        atomic_store(&loaded,
+                     dlopen("libgcc_s.so.1", RTLD_NOW | RTLD_NODELETE) != NULL);
     return atomic_load(&loaded);
 #else
     return true;

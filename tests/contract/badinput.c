@@ -188,13 +188,16 @@ static void bad_options_are_refused(struct env *e)
         { .size = size, .max_hold_ms = far },
         { .size = size, .flags = 1u << 2 },
         { .size = size, .flags = 1u << 31 },
-        { .size = size, .flags = HF_DETACHED },
     };
+    const hf_acquire_options detached = { .size = size, .flags = HF_DETACHED };
+    bool can = e->store->caps & HF_CAP_DETACH;
     struct wants wants;
     hf_client *client = client_open(e);
     form_wants(e->form, &wants, THING, false);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         acquire_refused(client, wants.want, wants.count, &bad[i], HF_EINVAL);
+    acquire_refused(client, wants.want, wants.count, &detached,
+                    can ? HF_EINVAL : HF_EUNSUPPORTED);
     CHECK_EQ(seen(e, client, HF_HOLDER), 0);
 }
 

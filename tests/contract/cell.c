@@ -251,7 +251,7 @@ static void cell_outlives_its_maker(struct env *e)
 static void lost_reply_writes_once(struct env *e)
 {
     hf_options options = HF_OPTIONS_INIT;
-    options.request_timeout_ms = e->store->caps & HF_CAP_CRASH ? 20 : 60; /* a server */
+    options.request_timeout_ms = hasty_ms(e);
     hf_client *client = client_with(e, &options);
     uint64_t version = cell_set(client, 0, "zero");
     for (uint64_t n = 1; n <= 2; n++) {

@@ -21,11 +21,12 @@ extern const struct scenario scenarios_rw[];        /* read and write */
 extern const struct scenario scenarios_semaphore[]; /* permits and expiring permits */
 extern const struct scenario scenarios_latch[];
 extern const struct scenario scenarios_cell[];
-extern const struct scenario scenarios_multi[];   /* several names; stripes */
-extern const struct scenario scenarios_order[];   /* fair, reentrant */
-extern const struct scenario scenarios_handoff[]; /* many waiters in one process */
-extern const struct scenario scenarios_fault[];   /* lost replies, failures */
-extern const struct scenario scenarios_silent[];  /* late answers, or none */
+extern const struct scenario scenarios_multi[];     /* several names; stripes */
+extern const struct scenario scenarios_order[];     /* fair, reentrant */
+extern const struct scenario scenarios_handoff[];   /* many waiters in one process */
+extern const struct scenario scenarios_entangled[]; /* calls in each other's way */
+extern const struct scenario scenarios_fault[];     /* lost replies, failures */
+extern const struct scenario scenarios_silent[];    /* late answers, or none */
 extern const struct scenario scenarios_badinput[];
 extern const struct scenario scenarios_badobject[];
 extern const struct scenario scenarios_badurl[];

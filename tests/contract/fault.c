@@ -12,7 +12,7 @@
 static hf_client *hasty_client(struct env *e)
 {
     hf_options options = HF_OPTIONS_INIT;
-    options.request_timeout_ms = e->store->caps & HF_CAP_CRASH ? 20 : 60; /* a server */
+    options.request_timeout_ms = hasty_ms(e);
     return client_with(e, &options);
 }
 

@@ -265,7 +265,7 @@ static void latch_outlives_its_maker(struct env *e)
 static void lost_reply_counts_once(struct env *e)
 {
     hf_options options = HF_OPTIONS_INIT;
-    options.request_timeout_ms = e->store->caps & HF_CAP_CRASH ? 20 : 60; /* a server */
+    options.request_timeout_ms = hasty_ms(e);
     hf_client *client = client_with(e, &options);
     CHECK_RC(hf_latch_set(client, THING, 9, NULL), 0);
     for (uint64_t n = 1; n <= 2; n++) {
@@ -281,7 +281,7 @@ static void lost_reply_counts_once(struct env *e)
 static void lost_reply_sets_once(struct env *e)
 {
     hf_options options = HF_OPTIONS_INIT;
-    options.request_timeout_ms = e->store->caps & HF_CAP_CRASH ? 20 : 60; /* a server */
+    options.request_timeout_ms = hasty_ms(e);
     hf_client *client = client_with(e, &options);
     fault_lose(HF_FAULT_ASK, 1, 2);
     CHECK_RC(hf_latch_set(client, THING, 3, NULL), 0);

@@ -97,7 +97,7 @@ static void expired_is_free_to_try(struct env *e)
     hf_hold *hold = held(e, a, .ttl = TTL, .flags = HF_FIXED);
     CHECK_BUSY(e, b, .rival = true);
     clock_advance(TTL + 1000);
-    hf_hold *other = held(e, b, .rival = true);
+    hf_hold *other = held_soon(e, b, .rival = true);
     CHECK_RC(hf_hold_verify(hold, NULL), HF_ELOST);
     CHECK_RC(hf_hold_extend(hold, TTL, NULL), HF_ELOST);
     CHECK_RC(hf_release(hold, NULL), HF_ELOST);
@@ -238,7 +238,7 @@ static void extend_moves_the_end(struct env *e)
     CHECK(hf_hold_left_ms(hold) <= TTL);
     clock_advance(TTL + 1000);
     CHECK_EQ(hf_hold_state(hold), HF_LOST);
-    let_go(held(e, b, .rival = true));
+    let_go(held_soon(e, b, .rival = true));
     CHECK_RC(hf_hold_extend(hold, TTL, NULL), HF_ELOST);
     CHECK_RC(hf_release(hold, NULL), HF_ELOST);
 }

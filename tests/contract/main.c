@@ -5,7 +5,8 @@
  *   contract --list                     the scenarios, their forms and needs
  *   contract --cells                    what the matrix has to contain, computed
  *   contract --check-matrix             fails if matrix.inc is not that
- *   contract --store S [--kind K] [--only SCENARIO] [--jobs N]    runs, speaks TAP
+ *   contract --store S [--kind K] [--only SCENARIO] [--needs CAPABILITY] [--part I/N]
+ *            [--jobs N]                 runs (each N-th test of it), speaks TAP
  *   contract --matrix [--jobs N]        runs all stores, one line per store and kind
  *   contract --one STORE/FORM/SCENARIO --scratch DIR              a single test, here
  *
@@ -23,12 +24,25 @@ struct request {
     const char *store;
     const char *kind;
     const char *only;
+    const char *needs;
     const char *one;
     const char *scratch;
+    size_t part;
+    size_t parts;
     size_t jobs;
 };
 
 /* ---- Running --------------------------------------------------------------------- */
+
+static bool scenario_needs(const struct scenario *scenario, const char *capability)
+{
+    for (int i = 0; i < 64; i++) {
+        uint64_t bit = UINT64_C(1) << i;
+        if ((scenario->needs & bit) && strcmp(capability_name(bit), capability) == 0)
+            return true;
+    }
+    return false;
+}
 
 static bool cell_wanted(const struct cell *cell, const struct request *request)
 {
@@ -39,7 +53,9 @@ static bool cell_wanted(const struct cell *cell, const struct request *request)
     return (!request->store || strcmp(request->store, cell->store) == 0) &&
            (!request->kind || strcmp(request->kind, form->kind) == 0 ||
             strcmp(request->kind, form->name) == 0) &&
-           (!request->only || strcmp(request->only, cell->scenario) == 0);
+           (!request->only || strcmp(request->only, cell->scenario) == 0) &&
+           (!request->needs ||
+            scenario_needs(scenario_find(cell->scenario), request->needs));
 }
 
 static struct test *tests_collect(const struct request *request, size_t *ret_count)
@@ -50,8 +66,9 @@ static struct test *tests_collect(const struct request *request, size_t *ret_cou
     struct test *tests = calloc(count + 1, sizeof *tests);
     CHECK(tests != NULL);
     count = 0;
+    size_t wanted = 0;
     for (const struct cell *cell = matrix; cell->store; cell++)
-        if (cell_wanted(cell, request))
+        if (cell_wanted(cell, request) && wanted++ % request->parts == request->part)
             tests[count++] =
                 (struct test){ store_find(cell->store), form_find(cell->form),
                                scenario_find(cell->scenario) };
@@ -200,6 +217,8 @@ static const struct option options[] = {
     { "store", required_argument, NULL, 's' },
     { "kind", required_argument, NULL, 'k' },
     { "only", required_argument, NULL, 'o' },
+    { "needs", required_argument, NULL, 'n' },
+    { "part", required_argument, NULL, 'p' },
     { "jobs", required_argument, NULL, 'j' },
     { "one", required_argument, NULL, '1' },
     { "scratch", required_argument, NULL, 'd' },
@@ -210,7 +229,8 @@ static int usage(void)
 {
     fprintf(stderr,
             "usage: contract --list | --cells | --check-matrix | --matrix |\n"
-            "       contract --store S [--kind K] [--only SCENARIO] [--jobs N]\n");
+            "       contract --store S [--kind K] [--only SCENARIO] [--needs C]\n"
+            "                [--part I/N] [--jobs N]\n");
     return 2;
 }
 
@@ -234,9 +254,19 @@ static int run(int what, const struct request *request)
     }
 }
 
+/* "2/5" is the second of five. */
+static void part_read(struct request *request, const char *text)
+{
+    size_t part = 0, parts = 0;
+    CHECK(sscanf(text, "%zu/%zu", &part, &parts) == 2);
+    CHECK(part >= 1 && part <= parts);
+    request->part = part - 1;
+    request->parts = parts;
+}
+
 int main(int argc, char **argv)
 {
-    struct request request = { .jobs = 2 };
+    struct request request = { .jobs = 2, .parts = 1 };
     int what = 0;
     for (int option; (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         if (option == 's')
@@ -245,6 +275,10 @@ int main(int argc, char **argv)
             request.kind = optarg;
         else if (option == 'o')
             request.only = optarg;
+        else if (option == 'n')
+            request.needs = optarg;
+        else if (option == 'p')
+            part_read(&request, optarg);
         else if (option == '1')
             request.one = optarg;
         else if (option == 'd')

@@ -135,16 +135,18 @@ static void names_visit(struct env *e, hf_client *client, int from, int to)
     }
 }
 
-/* What a thousand names cost at first is what ten thousand cost in the end. */
+/* What a thousand names cost at first is what ten thousand cost in the end. Where a
+ * server is slow enough for tests to share it, a tenth of that. */
 static void many_names_leave_nothing(struct env *e)
 {
+    int some = e->store->prepare ? 100 : 1000;
     hf_client *client = client_open(e);
-    names_visit(e, client, 0, 1000);
+    names_visit(e, client, 0, some);
     client_close(e, client);
     uint64_t before = store_weight(e);
 
     client = client_open(e);
-    names_visit(e, client, 1000, 11000);
+    names_visit(e, client, some, 11 * some);
     CHECK_EQ(seen(e, client, HF_HOLDER), 0);
     client_close(e, client);
     CHECK_EQ(store_weight(e), before);

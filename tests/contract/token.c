@@ -62,7 +62,7 @@ static void token_over_expiry(struct env *e)
     hf_hold *first = held(e, a, .ttl = TTL, .flags = HF_FIXED);
     tokens_grow(&tokens, first);
     clock_advance(TTL + 1000);
-    hf_hold *second = held(e, b);
+    hf_hold *second = held_soon(e, b);
     tokens_grow(&tokens, second);
     CHECK_RC(hf_release(first, NULL), HF_ELOST);
     let_go(second);
@@ -199,7 +199,8 @@ static void turn_passes_while_stopped(struct env *e)
 const struct scenario scenarios_token[] = {
     { "token-over-release", LOCKS, 0, 0, token_over_release },
     { "token-over-other-names", LOCKS & ~PERMITS_OF_5, 0, 0, token_over_other_names },
-    { "turn-passes-while-stopped", LOCKS, HF_CAP_LEASE | HF_CAP_PROCESSES, CLOCK,
+    { "turn-passes-while-stopped", LOCKS,
+      HF_CAP_LEASE | HF_CAP_PROCESSES | HF_CAP_INSPECT, CLOCK,
       turn_passes_while_stopped },
     { "token-over-expiry", LOCKS, HF_CAP_LEASE, CLOCK, token_over_expiry },
     { "token-over-eviction", LOCKS, HF_CAP_INSPECT | HF_CAP_EVICT, 0,

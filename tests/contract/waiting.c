@@ -284,7 +284,7 @@ const struct scenario scenarios_waiting[] = {
     { "timeout-right-code", LOCKS, HF_CAP_INSPECT, 0, timeout_right_code },
     { "timeout-in-own-client", LOCKS, HF_CAP_INSPECT, 0, timeout_in_own_client },
     { "long-timeout", LOCKS, HF_CAP_INSPECT | HF_CAP_LEASE, CLOCK, long_timeout },
-    { "forever-is-forever", LOCKS, HF_CAP_INSPECT | HF_CAP_LEASE, CLOCK,
+    { "forever-is-forever", LOCKS, HF_CAP_INSPECT | HF_CAP_LEASE | NEED_LONG, CLOCK,
       forever_is_forever },
     { "cancel-while-waiting", LOCKS, HF_CAP_INSPECT, 0, cancel_while_waiting },
     { "cancel-at-once", LOCKS, HF_CAP_INSPECT, 0, cancel_at_once },

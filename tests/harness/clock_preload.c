@@ -1,20 +1,25 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The virtual clock of a scenario, for a redis-server: a module for LD_PRELOAD.
+ * The virtual clock of a scenario, for a server: a module for LD_PRELOAD.
  *
  * Adds to the server's wall clock what stands in the file that the library's own clock
  * adds to its readings (src/base/clock.c), so that leases end on both sides at once.
  * The file may appear after the server has started: until then nothing is added.
  *
- * Only the wall clock moves. Redis expires keys, answers TIME and stamps with it; its
- * event loop counts on the monotonic clock, which goes on in real time. Were it shifted
- * too, a jump would only make periodic jobs due at once.
+ * For Redis only the wall clock moves. It expires keys, answers TIME and stamps with
+ * it; its event loop counts on the monotonic clock, which goes on in real time. Were it
+ * shifted too, a jump would only make periodic jobs due at once. For ZooKeeper, which
+ * ends sessions by the monotonic clock, HOLDFAST_TEST_CLOCK_MONOTONIC=1 moves both.
+ * A sleep until a moment of a shifted clock ends at that moment without the shift of
+ * now: a Java thread that sleeps computes such a moment from its reading of the clock.
  *
  * Plain system calls instead of the next definition of each function: these may be
  * called before the loader could find one. The server must not be sanitized, nor this.
  */
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -54,22 +59,34 @@ static int64_t shift(void)
     return page ? atomic_load(page) : 0;
 }
 
-static void shift_add(struct timespec *t)
+static void timespec_add(struct timespec *t, int64_t ns)
 {
-    int64_t ns = shift();
     t->tv_sec += ns / NS_PER_S;
     t->tv_nsec += ns % NS_PER_S;
     if (t->tv_nsec >= NS_PER_S) {
         t->tv_sec++;
         t->tv_nsec -= NS_PER_S;
+    } else if (t->tv_nsec < 0) {
+        t->tv_sec--;
+        t->tv_nsec += NS_PER_S;
     }
+}
+
+static bool moves(clockid_t id)
+{
+    static atomic_int monotonic = -1;
+    if (id == CLOCK_REALTIME || id == CLOCK_REALTIME_COARSE)
+        return true;
+    if (atomic_load(&monotonic) < 0)
+        atomic_store(&monotonic, getenv("HOLDFAST_TEST_CLOCK_MONOTONIC") != NULL);
+    return id == CLOCK_MONOTONIC && atomic_load(&monotonic);
 }
 
 int clock_gettime(clockid_t id, struct timespec *t)
 {
     int rc = (int)syscall(SYS_clock_gettime, id, t);
-    if (rc == 0 && (id == CLOCK_REALTIME || id == CLOCK_REALTIME_COARSE))
-        shift_add(t);
+    if (rc == 0 && moves(id))
+        timespec_add(t, shift());
     return rc;
 }
 
@@ -90,4 +107,17 @@ time_t time(time_t *ret_time)
     if (ret_time)
         *ret_time = now.tv_sec;
     return now.tv_sec;
+}
+
+/* Which clock the moment belongs to is in the condition variable, out of reach; but the
+ * wall clock is at 10^9 seconds and more, and no monotonic one is. */
+int pthread_cond_timedwait(pthread_cond_t *restrict cond,
+                           pthread_mutex_t *restrict mutex,
+                           const struct timespec *restrict moment)
+{
+    struct timespec at = *moment;
+    clockid_t id = at.tv_sec > INT64_C(1000000000) ? CLOCK_REALTIME : CLOCK_MONOTONIC;
+    if (moves(id))
+        timespec_add(&at, -shift());
+    return pthread_cond_clockwait(cond, mutex, id, &at);
 }

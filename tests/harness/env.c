@@ -22,6 +22,10 @@
 /* Frees what the library keeps for reuse at process level. */
 extern void hf__debug_trim(void);
 
+#define STEP_MS 5000
+
+static struct env *running;
+
 struct count {
     size_t descriptors;
     size_t threads;
@@ -68,23 +72,53 @@ void client_close(struct env *e, hf_client *client)
     hf_close(client);
 }
 
-/* ---- The clock ------------------------------------------------------------------- */
-
-static void clock_make(const struct env *e)
+int64_t hasty_ms(const struct env *e)
 {
-    char path[256];
-    static const char zero[8];
-    snprintf(path, sizeof path, "%s/clock", e->scratch);
-    int fd = open(path, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
-    CHECK(fd >= 0 && write(fd, zero, sizeof zero) == (ssize_t)sizeof zero);
-    close(fd);
-    CHECK(setenv("HOLDFAST_TEST_CLOCK", path, 1) == 0);
-    CHECK_EQ(hf__clock_shift_open(path), 0);
+    if (e->store->caps & HF_CAP_CRASH)
+        return 20;
+    return e->store->prepare ? 300 : 60; /* a server; a slow one */
 }
 
+/* ---- The clock ------------------------------------------------------------------- */
+
+/* A server that outlives the scenario has a clock that was moved before. */
+static void clock_make(struct env *e)
+{
+    static const char zero[8];
+    if (!e->clock[0]) {
+        snprintf(e->clock, sizeof e->clock, "%s/clock", e->scratch);
+        int fd = open(e->clock, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
+        CHECK(fd >= 0 && write(fd, zero, sizeof zero) == (ssize_t)sizeof zero);
+        close(fd);
+    }
+    CHECK(setenv("HOLDFAST_TEST_CLOCK", e->clock, 1) == 0);
+    CHECK_EQ(hf__clock_shift_open(e->clock), 0);
+}
+
+/* Each of this process's clients says something to the store. */
+static void clients_touch(const struct env *e)
+{
+    for (size_t i = 0; i < CLIENTS_MAX; i++) {
+        hf_hold *hold = NULL;
+        if (!e->clients[i])
+            continue;
+        CHECK_RC(hf_lock(e->clients[i], "touched", 0, &hold, NULL), 0);
+        CHECK_RC(hf_release(hold, NULL), 0);
+    }
+}
+
+/* Where a whole client expires, and not each of its leases, time must not jump over
+ * what a client that is alive would have said meanwhile. */
 void clock_advance(int64_t ms)
 {
+    bool touch = !(running->store->caps & NEED_PROMPT) &&
+                 (running->scenario->needs & HF_CAP_PROCESSES);
     CHECK(getenv("HOLDFAST_TEST_CLOCK") != NULL);
+    for (int64_t step; touch && ms > 0; ms -= step) {
+        step = ms < STEP_MS ? ms : STEP_MS;
+        hf__clock_shift_add(step * HF_NS_PER_MS);
+        clients_touch(running);
+    }
     hf__clock_shift_add(ms * HF_NS_PER_MS);
 }
 
@@ -228,6 +262,7 @@ void env_run(const struct store *store, const struct form *form,
     e.store = store;
     e.form = form;
     e.scenario = scenario;
+    running = &e;
     snprintf(e.scratch, sizeof e.scratch, "%s", scratch);
 
     store->start(&e);

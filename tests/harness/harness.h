@@ -70,6 +70,8 @@ struct env;
 /* Capabilities that are not the library's: bits above those of enum hf_capability. */
 #define NEED_FAULT (UINT64_C(1) << 40)   /* the store is wrapped by the fault shim */
 #define NEED_ENDLESS (UINT64_C(1) << 41) /* a hold that asks for no lease has none */
+#define NEED_LONG (UINT64_C(1) << 42)    /* a lease may be years long, unrenewed */
+#define NEED_PROMPT (UINT64_C(1) << 43)  /* a lease ends by the store's own clock */
 
 struct store {
     const char *name; /* as in --store, and as in the matrix */
@@ -155,6 +157,10 @@ hf_client *client_open(struct env *e);
 hf_client *client_with(struct env *e, const hf_options *options);
 void client_close(struct env *e, hf_client *client);
 
+/* How long a client waits for an answer that is going to be lost: short, but longer
+ * than any other one takes. */
+int64_t hasty_ms(const struct env *e);
+
 /* Moves the clock of every process of the scenario (CLOCK only). */
 void clock_advance(int64_t ms);
 
@@ -176,14 +182,19 @@ struct take {
 
 int take_with(struct env *e, hf_client *client, hf_hold **ret_hold, struct take how);
 hf_hold *held_with(struct env *e, hf_client *client, struct take how);
+hf_hold *held_soon_with(struct env *e, hf_client *client, struct take how);
 hf_op *begin_with(struct env *e, hf_client *client, hf_acquire_cb *callback, void *user,
                   struct take how);
 
-/* take: the code. held: must succeed. begin: asynchronous, the op (which is the
- * caller's only without callback). busy: must be refused. */
+/* take: the code. held: must succeed. held_soon: must succeed, as a lease is over; but
+ * where it is not the store's clock that ends it, only in a moment. begin:
+ * asynchronous, the op (which is the caller's only without callback). busy: must be
+ * refused. */
 #define take(e, client, ret_hold, ...)                                                 \
     take_with((e), (client), (ret_hold), (struct take){ __VA_ARGS__ })
 #define held(e, client, ...) held_with((e), (client), (struct take){ __VA_ARGS__ })
+#define held_soon(e, client, ...)                                                      \
+    held_soon_with((e), (client), (struct take){ __VA_ARGS__ })
 #define begin(e, client, callback, user, ...)                                          \
     begin_with((e), (client), (callback), (user), (struct take){ __VA_ARGS__ })
 #define CHECK_BUSY(e, client, ...)                                                     \

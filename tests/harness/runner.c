@@ -90,8 +90,10 @@ static void job_exec(const struct job *job)
     _exit(126);
 }
 
-static void job_start(struct job *job, const struct test *test)
+static void job_start(struct job *job, size_t lane, const struct test *test)
 {
+    if (test->store->prepare)
+        test->store->prepare(lane);
     job->test = test;
     job->since = real_ms();
     scratch_make(job->scratch, sizeof job->scratch);
@@ -176,7 +178,7 @@ void runner_run(const struct test *tests, size_t count, size_t jobs,
     while (running > 0) {
         for (size_t i = 0; i < jobs && next < count; i++)
             if (!job[i].test)
-                job_start(&job[i], &tests[next++]);
+                job_start(&job[i], i, &tests[next++]);
         jobs_wait(job, jobs, report, user);
         running = 0;
         for (size_t i = 0; i < jobs; i++)

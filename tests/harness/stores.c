@@ -17,11 +17,15 @@
 #include "../../src/shims/fault.h"
 #include "harness.h"
 #include "redis_store.h"
+#include "zookeeper_store.h"
 
 extern const struct hf_backend hf__backend_memory;
 extern const struct hf_backend hf__backend_file;
 #ifdef HF_TEST_REDIS
 extern const struct hf_backend hf__backend_redis;
+#endif
+#ifdef HF_TEST_ZOOKEEPER
+extern const struct hf_backend hf__backend_zookeeper;
 #endif
 
 #define CAPS_KINDS                                                                     \
@@ -31,10 +35,19 @@ extern const struct hf_backend hf__backend_redis;
     (HF_CAP_LEASE | HF_CAP_DETACH | HF_CAP_INSPECT | HF_CAP_EVICT | HF_CAP_REVOKE)
 #define CAPS_ALWAYS (CAPS_HOLDS | HF_CAP_HANDOFF | HF_CAP_DIAGNOSE)
 #define CAPS_SHARED (CAPS_ALWAYS | HF_CAP_PROCESSES | HF_CAP_DURABLE)
-#define CAPS_MEM (CAPS_KINDS | CAPS_ALWAYS | NEED_ENDLESS)
-#define CAPS_FILE (CAPS_KINDS | CAPS_SHARED | HF_CAP_CRASH | NEED_ENDLESS)
-#define CAPS_REDIS (CAPS_KINDS | CAPS_SHARED)
-#define CAPS_SIMPLE (HF_CAP_MUTEX | CAPS_SHARED)
+#define CAPS_MEM (CAPS_KINDS | CAPS_ALWAYS | NEED_ENDLESS | NEED_LONG | NEED_PROMPT)
+#define CAPS_FILE                                                                      \
+    (CAPS_KINDS | CAPS_SHARED | HF_CAP_CRASH | NEED_ENDLESS | NEED_LONG | NEED_PROMPT)
+#define CAPS_REDIS (CAPS_KINDS | CAPS_SHARED | NEED_LONG | NEED_PROMPT)
+#define CAPS_SIMPLE (HF_CAP_MUTEX | CAPS_SHARED | NEED_LONG | NEED_PROMPT)
+#define CAPS_SESSION                                                                   \
+    (HF_CAP_LEASE | HF_CAP_EVICT | HF_CAP_REVOKE | HF_CAP_PROCESSES | HF_CAP_DURABLE | \
+     HF_CAP_DIAGNOSE)
+#define CAPS_ZOOKEEPER (CAPS_KINDS | CAPS_SESSION | HF_CAP_INSPECT)
+#define CAPS_KAZOO                                                                     \
+    (HF_CAP_MUTEX | HF_CAP_FAIR | HF_CAP_RW | HF_CAP_DOWNGRADE | HF_CAP_PERMITS |      \
+     CAPS_SESSION | HF_CAP_INSPECT)
+#define CAPS_SINGLE (HF_CAP_MUTEX | CAPS_SESSION)
 
 static const char *url_prefix(const struct env *e)
 {
@@ -150,25 +163,79 @@ static void redis_simple_start(struct env *e)
 /* Its hooks are in redis_store.c. */
 #define REDIS(name, caps, start)                                                       \
     {                                                                                  \
-        name, caps, start, redis_store_stop, redis_store_residue, redis_store_weight   \
+        name, caps, start, redis_store_stop, redis_store_residue, redis_store_weight,  \
+            NULL                                                                       \
+    }
+#endif
+
+/* ---- zookeeper ------------------------------------------------------------------- */
+
+#ifdef HF_TEST_ZOOKEEPER
+static void zookeeper_alone_start(struct env *e)
+{
+    zookeeper_store_start(e, 1, url_prefix(e), "");
+}
+
+static void zookeeper_ensemble_start(struct env *e)
+{
+    zookeeper_store_start(e, 3, url_prefix(e), "");
+}
+
+static void zookeeper_kazoo_start(struct env *e)
+{
+    zookeeper_store_start(e, 1, url_prefix(e), "&layout=kazoo");
+}
+
+static void zookeeper_single_start(struct env *e)
+{
+    zookeeper_store_start(e, 1, url_prefix(e), "&layout=single");
+}
+
+static void zookeeper_alone_prepare(size_t lane)
+{
+    zookeeper_store_prepare(lane, 1);
+}
+
+static void zookeeper_ensemble_prepare(size_t lane)
+{
+    zookeeper_store_prepare(lane, 3);
+}
+
+/* Its hooks are in zookeeper_store.c. */
+#define ZOOKEEPER(name, caps, start, prepare)                                          \
+    {                                                                                  \
+        name, caps, start, zookeeper_store_stop, zookeeper_store_residue,              \
+            zookeeper_store_weight, prepare                                            \
     }
 #endif
 
 /* ---- The table ------------------------------------------------------------------- */
 
 const struct store stores[] = {
-    { "mem", CAPS_MEM, mem_start, mem_stop, mem_residue, mem_weight },
-    { "file", CAPS_FILE, file_start, file_stop, file_residue, file_weight },
-    { "fault+mem", CAPS_MEM | NEED_FAULT, mem_start, mem_stop, mem_residue,
-      mem_weight },
+    { "mem", CAPS_MEM, mem_start, mem_stop, mem_residue, mem_weight, NULL },
+    { "file", CAPS_FILE, file_start, file_stop, file_residue, file_weight, NULL },
+    { "fault+mem", CAPS_MEM | NEED_FAULT, mem_start, mem_stop, mem_residue, mem_weight,
+      NULL },
     { "fault+file", CAPS_FILE | NEED_FAULT, file_start, file_stop, file_residue,
-      file_weight },
+      file_weight, NULL },
 #ifdef HF_TEST_REDIS
     REDIS("redis", CAPS_REDIS, redis_full_start),
     REDIS("redis-simple", CAPS_SIMPLE, redis_simple_start),
     REDIS("fault+redis", CAPS_REDIS | NEED_FAULT, redis_full_start),
 #endif
-    { NULL, 0, NULL, NULL, NULL, NULL },
+#ifdef HF_TEST_ZOOKEEPER
+    ZOOKEEPER("zookeeper", CAPS_ZOOKEEPER, zookeeper_alone_start,
+              zookeeper_alone_prepare),
+    ZOOKEEPER("zookeeper-ensemble", CAPS_ZOOKEEPER, zookeeper_ensemble_start,
+              zookeeper_ensemble_prepare),
+    ZOOKEEPER("zookeeper-kazoo", CAPS_KAZOO, zookeeper_kazoo_start,
+              zookeeper_alone_prepare),
+    ZOOKEEPER("zookeeper-single", CAPS_SINGLE, zookeeper_single_start,
+              zookeeper_alone_prepare),
+    ZOOKEEPER("fault+zookeeper", CAPS_ZOOKEEPER | NEED_FAULT, zookeeper_alone_start,
+              zookeeper_alone_prepare),
+#endif
+    { NULL, 0, NULL, NULL, NULL, NULL, NULL },
 };
 
 const struct store *store_find(const char *name)
@@ -188,6 +255,9 @@ void stores_register(const char *url)
 #ifdef HF_TEST_REDIS
     CHECK_RC(hf__fault_register(&hf__backend_redis, NULL), 0);
 #endif
+#ifdef HF_TEST_ZOOKEEPER
+    CHECK_RC(hf__fault_register(&hf__backend_zookeeper, NULL), 0);
+#endif
 }
 
 const char *capability_name(uint64_t bit)
@@ -206,6 +276,7 @@ const char *capability_name(uint64_t bit)
         { HF_CAP_CRASH, "crash" },     { HF_CAP_DURABLE, "durable" },
         { HF_CAP_HANDOFF, "handoff" }, { HF_CAP_DIAGNOSE, "diagnose" },
         { NEED_FAULT, "fault" },       { NEED_ENDLESS, "endless" },
+        { NEED_LONG, "long" },         { NEED_PROMPT, "prompt" },
     };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (names[i].bit == bit)

@@ -69,20 +69,38 @@ static hf_acquire_options take_options(const struct env *e, const struct take *h
     return options;
 }
 
-int take_with(struct env *e, hf_client *client, hf_hold **ret_hold, struct take how)
+static int take_why(struct env *e, hf_client *client, hf_hold **ret_hold,
+                    const struct take *how, hf_error *why)
 {
     struct wants wants;
-    hf_acquire_options options = take_options(e, &how);
-    ballast_ensure(e, take_name(&how));
-    form_wants(e->form, &wants, take_name(&how), how.rival);
-    return hf_acquire(client, wants.want, wants.count, &options, ret_hold, NULL);
+    hf_acquire_options options = take_options(e, how);
+    ballast_ensure(e, take_name(how));
+    form_wants(e->form, &wants, take_name(how), how->rival);
+    return hf_acquire(client, wants.want, wants.count, &options, ret_hold, why);
+}
+
+int take_with(struct env *e, hf_client *client, hf_hold **ret_hold, struct take how)
+{
+    return take_why(e, client, ret_hold, &how, NULL);
 }
 
 hf_hold *held_with(struct env *e, hf_client *client, struct take how)
 {
     hf_hold *hold = NULL;
-    CHECK_RC(take_with(e, client, &hold, how), 0);
+    hf_error why = { 0 };
+    if (take_why(e, client, &hold, &how, &why) != 0)
+        check_failed(__FILE__, __LINE__, "%s is taken: %s: %s", take_name(&how),
+                     hf_error_name(why.code), why.text);
     CHECK(hold != NULL);
+    return hold;
+}
+
+hf_hold *held_soon_with(struct env *e, hf_client *client, struct take how)
+{
+    hf_hold *hold = NULL;
+    if (e->store->caps & NEED_PROMPT)
+        return held_with(e, client, how);
+    EVENTUALLY(take_with(e, client, &hold, how) == 0);
     return hold;
 }
 

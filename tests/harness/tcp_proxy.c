@@ -39,7 +39,7 @@ struct line {
 };
 
 struct tcp_proxy {
-    char socket_path[160];
+    char upstream[160];
     int listener;
     int port;
     int waker;
@@ -66,17 +66,31 @@ static void line_close(struct line *line)
     *line = (struct line){ .client = -1, .server = -1 };
 }
 
-static int upstream(const char *path)
+static int connected(int family, const void *address, socklen_t len)
 {
-    struct sockaddr_un address = { .sun_family = AF_UNIX };
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     CHECK(fd >= 0);
-    snprintf(address.sun_path, sizeof address.sun_path, "%.*s",
-             (int)sizeof address.sun_path - 1, path);
-    if (connect(fd, (struct sockaddr *)&address, sizeof address) == 0)
+    if (connect(fd, address, len) == 0)
         return fd;
     close(fd);
     return -1;
+}
+
+static int upstream_connect(const char *server)
+{
+    int one = 1;
+    struct sockaddr_un path = { .sun_family = AF_UNIX };
+    struct sockaddr_in port = { .sin_family = AF_INET };
+    if (server[0] == ':') {
+        port.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        port.sin_port = htons((uint16_t)strtol(server + 1, NULL, 10));
+        int fd = connected(AF_INET, &port, sizeof port);
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+        return fd;
+    }
+    snprintf(path.sun_path, sizeof path.sun_path, "%.*s", (int)sizeof path.sun_path - 1,
+             server);
+    return connected(AF_UNIX, &path, sizeof path);
 }
 
 static void line_accept(struct tcp_proxy *proxy)
@@ -86,7 +100,7 @@ static void line_accept(struct tcp_proxy *proxy)
     if (client < 0)
         return;
     proxy->count.connections++;
-    int server = proxy->mode == PROXY_REFUSE ? -1 : upstream(proxy->socket_path);
+    int server = proxy->mode == PROXY_REFUSE ? -1 : upstream_connect(proxy->upstream);
     struct line *line = proxy->lines;
     while (line < proxy->lines + LINES_MAX && line->client >= 0)
         line++;
@@ -268,11 +282,11 @@ static void listener_open(struct tcp_proxy *proxy)
     proxy->port = ntohs(address.sin_port);
 }
 
-struct tcp_proxy *proxy_start(const char *socket_path)
+struct tcp_proxy *proxy_start(const char *server)
 {
     struct tcp_proxy *proxy = calloc(1, sizeof *proxy);
     CHECK(proxy != NULL);
-    snprintf(proxy->socket_path, sizeof proxy->socket_path, "%s", socket_path);
+    snprintf(proxy->upstream, sizeof proxy->upstream, "%s", server);
     for (size_t i = 0; i < LINES_MAX; i++)
         proxy->lines[i].client = proxy->lines[i].server = -1;
     pthread_mutex_init(&proxy->mutex, NULL);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* A bad network: a TCP port on the loopback in front of a server's unix socket, which
- * loses, cuts, delays or replaces what the server says. */
+/* A bad network: a TCP port on the loopback in front of a server's unix socket, or of
+ * its port on the loopback (":2181"), which loses, cuts, delays or replaces what the
+ * server says. */
 #ifndef HARNESS_TCP_PROXY_H
 #define HARNESS_TCP_PROXY_H
 
@@ -20,7 +21,7 @@ enum proxy_mode {
     PROXY_REFUSE,  /* open connections end, new ones end at once */
 };
 
-struct tcp_proxy *proxy_start(const char *socket_path);
+struct tcp_proxy *proxy_start(const char *server);
 void proxy_stop(struct tcp_proxy *proxy);
 int proxy_port(const struct tcp_proxy *proxy);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * peer URL: does what the lines on standard input say, one after another, and answers
- * each with one line. The drivers of other libraries in redis/ understand the same
- * lines, so that either side of a pair can be played by either library.
+ * each with one line. The drivers of other libraries in redis/ and zookeeper/ know the
+ * same lines, so that either side of a pair can be played by either library.
  *
  *   take KIND NAME WAIT_MS TTL_MS   held TOKEN | busy | timeout | CODE
  *   drop KIND NAME                  dropped | CODE
@@ -11,17 +11,21 @@
  *   latch-set NAME N                set | CODE           latch-down NAME N   left N
  *   latch-wait NAME MS              open | timeout       latch-count NAME    left N
  *   who NAME                        the number of holders and of waiters
+ *   watch KIND NAME                 watched | CODE
+ *   revoked KIND NAME MS            revoked | timeout (a watched hold was asked for)
+ *   revoke KIND NAME                asked | CODE
  *   loop KIND NAME MS FILE SEAT     done ROUNDS WRONG (see table.h)
  *
  * KIND is mutex, fenced (the same here), reentrant, fair, read, write, multi (a NAME
  * of two names with a + between), permits:K:LIMIT or expiring:LIMIT. Ends with its
  * input; a wait of -1 has no end, one of 0 tries once. One thread, no state but the
- * holds.
+ * holds; what happens to a watched one is told on a thread of the library's.
  */
 #include "../../include/holdfast.h"
 
 #include "table.h"
 
+#include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,6 +38,7 @@ struct slot {
     char kind[32];
     char name[256];
     hf_hold *hold;
+    sem_t revoked;
 };
 
 static hf_client *client;
@@ -203,6 +208,62 @@ static void do_downgrade(char **word)
     puts("downgraded");
 }
 
+/* ---- Revocation ------------------------------------------------------------------ */
+
+static void revoked(void *user, hf_hold *hold, enum hf_event event, const hf_error *why)
+{
+    struct slot *slot = user;
+
+    (void)hold;
+    (void)why;
+    if (event == HF_EVENT_REVOKED)
+        sem_post(&slot->revoked);
+}
+
+static void do_watch(char **word)
+{
+    struct slot *slot = slot_find(word[1], word[2]);
+    hf_error why;
+    int rc;
+
+    if (slot == NULL) {
+        puts("none");
+        return;
+    }
+    sem_init(&slot->revoked, 0, 0);
+    rc = hf_hold_watch(slot->hold, revoked, slot, &why);
+    if (rc == 0)
+        puts("watched");
+    else
+        answer_code(rc, &why);
+}
+
+static void do_revoked(char **word)
+{
+    struct slot *slot = slot_find(word[1], word[2]);
+    struct timespec end;
+
+    if (slot == NULL) {
+        puts("none");
+        return;
+    }
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    end.tv_sec += (time_t)(number_of(word[3]) / 1000);
+    puts(sem_clockwait(&slot->revoked, CLOCK_MONOTONIC, &end) == 0 ? "revoked"
+                                                                   : "timeout");
+}
+
+static void do_revoke(char **word)
+{
+    hf_error why;
+    int rc = hf_revoke(client, word[2], 0, &why);
+
+    if (rc == 0)
+        puts("asked");
+    else
+        answer_code(rc, &why);
+}
+
 /* ---- Latch, inspection ----------------------------------------------------------- */
 
 static void do_latch(char **word)
@@ -291,6 +352,8 @@ static const struct verb {
     { "latch-set", 3, do_latch },  { "latch-down", 3, do_latch },
     { "latch-wait", 3, do_latch }, { "latch-count", 2, do_latch },
     { "who", 2, do_who },          { "loop", 6, do_loop },
+    { "watch", 3, do_watch },      { "revoked", 4, do_revoked },
+    { "revoke", 3, do_revoke },
 };
 
 static int words_of(char *line, char **word, int room)

@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: MIT */
-/* A blocking call on a thread of its own: it returns, and it can be broken off. */
+/* A blocking call on a thread of its own: it returns, and it can be broken off, also
+ * where no descriptor is left. */
 #include "unit.h"
 
 #include "../../src/kit/blocker.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 struct worker {
@@ -68,4 +72,53 @@ START_TEST(blocker_cancelled)
 }
 END_TEST
 
-UNIT_MAIN("blocker", blocker_returns, blocker_cancelled)
+static void descriptors_limit(rlim_t count)
+{
+    struct rlimit limit;
+
+    getrlimit(RLIMIT_NOFILE, &limit);
+    limit.rlim_cur = count ? count : limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+/* Exit status 0: whatever could not be had was said with a code. */
+static void break_without_descriptors(void)
+{
+    struct hf_blocker blocker = { 0 };
+    struct worker worker = { 0 };
+    int event_fd = eventfd(0, EFD_CLOEXEC);
+    bool loaded = dlopen("libgcc_s.so.1", RTLD_NOW | RTLD_NOLOAD) != NULL;
+
+    if (event_fd < 0 || pipe(worker.fds) != 0)
+        _exit(2);
+    descriptors_limit(1);
+    int rc = hf__blocker_start(&blocker, read_byte, &worker, event_fd);
+    hf__blocker_cancel(&blocker);
+    if (rc != (loaded ? 0 : -EMFILE))
+        _exit(3);
+
+    descriptors_limit(0);
+    if (hf__blocker_start(&blocker, read_byte, &worker, event_fd) != 0)
+        _exit(4);
+    descriptors_limit(1);
+    hf__blocker_cancel(&blocker);
+    _exit(0);
+}
+
+/* The C library needs a descriptor for its first pthread_cancel(), and ends the program
+ * if there is none. Nobody has cancelled before: every test has a fresh process. */
+START_TEST(blocker_without_descriptors)
+{
+    int status = 0;
+    pid_t child = fork();
+
+    ck_assert_int_ge(child, 0);
+    if (child == 0)
+        break_without_descriptors();
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert_msg(!WIFSIGNALED(status), "ended by signal %d", WTERMSIG(status));
+    ck_assert_int_eq(WEXITSTATUS(status), 0);
+}
+END_TEST
+
+UNIT_MAIN("blocker", blocker_without_descriptors, blocker_returns, blocker_cancelled)

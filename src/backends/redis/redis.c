@@ -75,6 +75,8 @@ static int read_address(const struct hf_url *url, struct link_settings *settings
         stream->unix_path = "";
         if (!url->host[0])
             return hf__fail(why, HF_EURL, "the URL names no host");
+        if (strchr(url->host, ','))
+            return hf__fail(why, HF_EURL, "one server is expected, not a list of them");
         if (hf__url_option(url, "db"))
             return hf__fail(why, HF_EURL,
                             "the database goes into the path, as in "

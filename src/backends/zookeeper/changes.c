@@ -1,0 +1,411 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Latches and cells: reading their node, and changing it once.
+ *
+ * A change is one multi: first a marker (an ephemeral node P/hf%done-<id of the
+ * request> whose data is the result), then the plan of the verb. Either all of it is
+ * there or nothing. When the answer has come the result is noted in the session and the
+ * marker is deleted. If no answer comes, core asks again with the same id, and the
+ * marker says whether it was done, and with which result. It goes with the session:
+ * whoever asks again on another one is told that the outcome is not known
+ * (HF_EUNCERTAIN), which is the truth.
+ *
+ * A *change* is the job of one request and ends with it. An *errand* is a multi under
+ * way; it outlives a request that core forgets, because the marker has to go.
+ *
+ * A plan that fails because somebody was quicker is made anew from what is there now.
+ * All under the client's lock.
+ */
+#include "changes.h"
+
+#include "../../base/error.h"
+#include "../../base/mem.h"
+#include "../../base/text.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum look { LOOK_MARKER = 1, LOOK_NODE, LOOK_FOLDER };
+
+enum { PARENT_ROUNDS = 50 }; /* a container may be reaped before we use it */
+
+struct errand {
+    struct hf_link link;
+    struct change *change; /* NULL: the request is forgotten */
+    struct hf_id id;
+    uint64_t result;
+    bool by_zxid;
+};
+
+struct change {
+    struct job job;
+    const struct change_verb *verb;
+    struct errand *errand; /* under way; NULL: none */
+    struct zoo_probe probe;
+    bool alone; /* the name serves no other kind */
+    uint8_t rounds;
+    char folder[FOLDER_SIZE];
+};
+
+static void change_look(struct keeper *me, struct change *change);
+
+/* ---- Notes ----------------------------------------------------------------------- */
+
+void zoo_errands_init(struct errands *errands)
+{
+    hf__list_init(&errands->under_way);
+}
+
+void zoo_errands_done(struct keeper *me)
+{
+    struct errands *errands = &me->errands;
+    for (size_t i = 0; i < ERRAND_NOTES; i++)
+        hf__free(errands->notes[i].marker);
+    for (struct hf_link *link;
+         errands->under_way.next && (link = hf__list_first(&errands->under_way));) {
+        hf__list_remove(link);
+        hf__free(HF_CONTAINER(link, struct errand, link));
+    }
+}
+
+static struct errand_note *note_find(struct keeper *me, const struct hf_id *id)
+{
+    for (size_t i = 0; i < ERRAND_NOTES; i++) {
+        struct errand_note *note = &me->errands.notes[i];
+        if (note->state != ERRAND_NONE && memcmp(&note->id, id, sizeof(*id)) == 0)
+            return note;
+    }
+    return NULL;
+}
+
+static void note_drop(struct errand_note *note)
+{
+    hf__free(note->marker);
+    *note = (struct errand_note){ .state = ERRAND_NONE };
+}
+
+/* Nobody asks for it any more: it is the oldest of many. */
+static void note_retire(struct keeper *me, struct errand_note *note)
+{
+    if (note->marker && note->session == zk_session_id(me->zk))
+        litter_add(me, note->marker, strlen(note->marker));
+    note_drop(note);
+}
+
+/* Takes `marker` over. */
+static void note_open(struct keeper *me, const struct hf_id *id, char *marker)
+{
+    struct errand_note *note = note_find(me, id);
+    if (!note)
+        note = &me->errands.notes[me->errands.next++ % ERRAND_NOTES];
+    note_retire(me, note);
+    *note = (struct errand_note){ .state = ERRAND_OPEN,
+                                  .id = *id,
+                                  .session = zk_session_id(me->zk),
+                                  .marker = marker };
+}
+
+static void note_made(struct keeper *me, const struct hf_id *id, uint64_t result)
+{
+    struct errand_note *note = note_find(me, id);
+    if (!note || note->state != ERRAND_OPEN)
+        return;
+    note->state = ERRAND_MADE;
+    note->result = result;
+    litter_add(me, note->marker, strlen(note->marker));
+    hf__free(note->marker);
+    note->marker = NULL;
+}
+
+static void note_unmade(struct keeper *me, const struct hf_id *id)
+{
+    struct errand_note *note = note_find(me, id);
+    if (note && note->state == ERRAND_OPEN)
+        note_drop(note);
+}
+
+/* ---- The job --------------------------------------------------------------------- */
+
+static void change_done(struct keeper *me, struct job *job)
+{
+    struct change *change = HF_CONTAINER(job, struct change, job);
+    zoo_probe_drop(me, &change->probe);
+    if (change->errand)
+        change->errand->change = NULL;
+}
+
+static void change_answer(struct keeper *me, struct change *change, uint64_t result)
+{
+    change->job.request->result = result;
+    job_end(me, &change->job, 0, NULL);
+}
+
+static void change_fail(struct keeper *me, struct change *change, int rc,
+                        const hf_error *why)
+{
+    job_end(me, &change->job, rc, why);
+}
+
+/* True if the request was carried out before, or nobody can know: answered. */
+static bool change_known(struct keeper *me, struct change *change)
+{
+    const struct errand_note *note = note_find(me, &change->job.request->id);
+    hf_error why;
+    if (!note)
+        return false;
+    if (note->state == ERRAND_MADE) {
+        change_answer(me, change, note->result);
+        return true;
+    }
+    if (note->session == zk_session_id(me->zk))
+        return false;
+    change_fail(me, change,
+                hf__fail(&why, HF_EUNCERTAIN,
+                         "the session ended before the answer came; the outcome is "
+                         "not known"),
+                &why);
+    return true;
+}
+
+/* ---- Carrying it out ------------------------------------------------------------- */
+
+struct zk_op *zoo_plan_add(struct plan *plan, int what, const char *folder,
+                           const char *node)
+{
+    struct zk_op *op = &plan->ops[plan->count];
+    char *path = plan->paths[plan->count++];
+    snprintf(path, PATH_SIZE, "%s%s", folder, node);
+    *op = (struct zk_op){ .path = path, .data = "", .version = -1 };
+    op->what = what;
+    return op;
+}
+
+static void marker_path(const struct change *change, char path[PATH_SIZE])
+{
+    char uuid[UUID_SIZE];
+    uuid_write(uuid, &change->job.request->id);
+    snprintf(path, PATH_SIZE, "%s%s%.*s", change->folder, NODE_DONE, UUID_SIZE, uuid);
+}
+
+/* Those before it say that they are fine. */
+static size_t first_failure(const struct zk_reply *reply)
+{
+    size_t i = 0;
+    while (i + 1 < reply->count && reply->errors[i] == ZK_OK)
+        i++;
+    return i;
+}
+
+static void parents_made(void *session, void *subject, uint64_t word,
+                         const struct zk_reply *reply, int64_t sent_ns,
+                         const hf_error *gone)
+{
+    (void)word;
+    (void)sent_ns;
+    struct keeper *me = session;
+    struct change *change = subject;
+    hf_error why;
+    /* NONODE: one further up was reaped meanwhile; so once more. */
+    bool fine = reply && (reply->error == ZK_NODEEXISTS || reply->error == ZK_NONODE);
+    int rc = fine ? 0 : zoo_reply_error(reply, gone, &why);
+    if (rc == 0)
+        change_look(me, change);
+    else
+        change_fail(me, change, rc, &why);
+}
+
+/* A multi that was not carried out. Op 0 is the marker. */
+static void change_again(struct keeper *me, struct change *change, size_t failed,
+                         int32_t error)
+{
+    struct zk_reply reply = { .error = error };
+    hf_error why;
+    int rc;
+    if (error == ZK_NONODE && failed == 0 && change->rounds++ < PARENT_ROUNDS)
+        zk_make(me->zk, change->folder, parents_made, change, 0);
+    else if (error == ZK_NODEEXISTS || error == ZK_BADVERSION || error == ZK_NONODE)
+        change_look(me, change); /* somebody was quicker; or it was us */
+    else if ((rc = zoo_reply_error(&reply, NULL, &why)) != 0)
+        change_fail(me, change, rc, &why);
+}
+
+static void errand_reply(void *session, void *subject, uint64_t word,
+                         const struct zk_reply *reply, int64_t sent_ns,
+                         const hf_error *gone)
+{
+    (void)word;
+    (void)sent_ns;
+    struct keeper *me = session;
+    struct errand *errand = subject;
+    struct change *change = errand->change;
+    uint64_t result = reply && errand->by_zxid ? (uint64_t)reply->zxid : errand->result;
+    struct hf_id id = errand->id;
+    hf_error why;
+    hf__list_remove(&errand->link);
+    hf__free(errand);
+    if (change)
+        change->errand = NULL;
+    /* An error with results is that of one of the operations. */
+    int rc = reply && reply->count ? 0 : zoo_reply_error(reply, gone, &why);
+    bool made = rc == 0 && reply->error == ZK_OK;
+    size_t failed = rc == 0 && !made ? first_failure(reply) : 0;
+    bool marked = !made && failed == 0 && rc == 0 && reply->error == ZK_NODEEXISTS;
+    if (made)
+        note_made(me, &id, result);
+    else if (rc != HF_EUNCERTAIN && !marked)
+        note_unmade(me, &id);
+    if (!change)
+        return;
+    if (made)
+        change_answer(me, change, result);
+    else if (rc != 0)
+        change_fail(me, change, rc, &why);
+    else
+        change_again(me, change, failed, reply->error);
+}
+
+static void plan_send(struct keeper *me, struct change *change, const struct plan *plan)
+{
+    struct zk_op ops[1 + PLAN_OPS] = { { .what = ZK_OP_CREATE } };
+    char path[PATH_SIZE], text[24];
+    hf_error why;
+    marker_path(change, path);
+    struct errand *errand = hf__alloc(sizeof(*errand));
+    char *marker = hf__copy_text(path, strlen(path));
+    if (!errand || !marker) {
+        hf__free(errand);
+        hf__free(marker);
+        change_fail(me, change, hf__fail_code(&why, HF_ENOMEM), &why);
+        return;
+    }
+    *errand = (struct errand){ .change = change,
+                               .id = change->job.request->id,
+                               .result = plan->result,
+                               .by_zxid = plan->by_zxid };
+    hf__list_push_back(&me->errands.under_way, &errand->link);
+    change->errand = errand;
+    note_open(me, &errand->id, marker);
+    ops[0].path = path;
+    ops[0].data = text;
+    ops[0].len = plan->by_zxid
+                     ? 0
+                     : (size_t)snprintf(text, sizeof(text), "%" PRIu64, plan->result);
+    ops[0].mode = ZK_EPHEMERAL;
+    memcpy(ops + 1, plan->ops, plan->count * sizeof(*ops));
+    zk_multi(me->zk, ops, 1 + plan->count, errand_reply, errand, 0);
+}
+
+static void change_plan(struct keeper *me, struct change *change,
+                        const struct zk_reply *found)
+{
+    struct plan plan = { .count = 0 };
+    hf_error why;
+    int rc =
+        change->verb->plan(me, change->job.request, change->folder, found, &plan, &why);
+    if (rc != 0)
+        change_fail(me, change, rc, &why);
+    else if (plan.count == 0)
+        change_answer(me, change, plan.result);
+    else
+        plan_send(me, change, &plan);
+}
+
+/* ---- Looking --------------------------------------------------------------------- */
+
+static void probe_done(struct keeper *me, struct zoo_probe *probe, int rc,
+                       const hf_error *why)
+{
+    struct change *change = HF_CONTAINER(probe, struct change, probe);
+    change->alone = rc == 0;
+    if (rc == 0)
+        change_plan(me, change, NULL);
+    else
+        change_fail(me, change, rc, why);
+}
+
+static void look_at_folder(struct keeper *me, struct change *change,
+                           const struct zk_reply *reply)
+{
+    hf_error why;
+    int32_t clash =
+        zoo_kind_clash(me->layout, reply->names, reply->count, change->verb->kind);
+    if (clash == KIND_MAYBE) {
+        zoo_probe(me, &change->probe, change->folder, change->verb->kind, probe_done);
+    } else if (clash) {
+        change_fail(me, change, zoo_kind_mismatch(&why, clash, change->verb->kind),
+                    &why);
+    } else {
+        change->alone = true;
+        change_plan(me, change, NULL);
+    }
+}
+
+static void look_at_marker(struct keeper *me, const struct change *change,
+                           const struct zk_reply *reply)
+{
+    char text[24] = "";
+    if (reply->error == ZK_NONODE)
+        note_unmade(me, &change->job.request->id);
+    if (reply->error != ZK_OK || reply->data.len >= sizeof(text))
+        return;
+    memcpy(text, reply->data.at, reply->data.len);
+    note_made(me, &change->job.request->id,
+              reply->data.len ? strtoull(text, NULL, 10) : (uint64_t)reply->stat.czxid);
+}
+
+static void look_reply(void *session, void *subject, uint64_t word,
+                       const struct zk_reply *reply, int64_t sent_ns,
+                       const hf_error *gone)
+{
+    (void)sent_ns;
+    struct keeper *me = session;
+    struct change *change = subject;
+    hf_error why;
+    bool absent = reply && reply->error == ZK_NONODE;
+    int rc = absent ? 0 : zoo_reply_error(reply, gone, &why);
+    if (word == LOOK_MARKER) {
+        if (reply)
+            look_at_marker(me, change, reply);
+        return; /* what comes next goes the same way */
+    }
+    if (rc != 0)
+        change_fail(me, change, rc, &why);
+    else if (word == LOOK_FOLDER)
+        look_at_folder(me, change, reply);
+    else if (change_known(me, change))
+        return;
+    else if (absent && !change->alone)
+        zk_children(me->zk, change->folder, false, look_reply, change, LOOK_FOLDER);
+    else
+        change_plan(me, change, absent ? NULL : reply);
+}
+
+/* With a sync in front: this server may lag behind what others were told already. The
+ * last answer may end the change inside its call. */
+static void change_look(struct keeper *me, struct change *change)
+{
+    char path[PATH_SIZE];
+    const struct errand_note *note = note_find(me, &change->job.request->id);
+    zk_gather(me->zk);
+    if (note && note->state == ERRAND_OPEN)
+        zk_get(me->zk, note->marker, false, look_reply, change, LOOK_MARKER);
+    snprintf(path, sizeof(path), "%s%s", change->folder, change->verb->node);
+    zk_sync(me->zk, path, NULL, NULL, 0);
+    zk_get(me->zk, path, false, look_reply, change, LOOK_NODE);
+    zk_flush(me->zk);
+}
+
+void zoo_change_ask(struct keeper *me, struct hf_request *request,
+                    const struct change_verb *verb)
+{
+    struct job *job = job_begin(me, request, sizeof(struct change), change_done);
+    if (!job)
+        return;
+    struct change *change = HF_CONTAINER(job, struct change, job);
+    change->verb = verb;
+    folder_write(change->folder, request->name, request->name_len);
+    if (!change_known(me, change))
+        change_look(me, change);
+}

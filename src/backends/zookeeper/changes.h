@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Requests about one persistent node (a latch, a cell), made once per request id.
+ *
+ * A verb says which node it is about and plans what to do with it as it is found;
+ * changes.c reads the node, looks whether the name serves another kind, sends the plan
+ * as one multi, and begins again if somebody was quicker.
+ */
+#ifndef HF_ZOOKEEPER_CHANGES_H
+#define HF_ZOOKEEPER_CHANGES_H
+
+#include "errands.h"
+#include "kinds.h"
+
+enum { PLAN_OPS = 3 };
+
+struct plan {
+    size_t count; /* of operations; 0: nothing to change, `result` is the answer */
+    struct zk_op ops[PLAN_OPS];
+    char paths[PLAN_OPS][PATH_SIZE];
+    char text[64];   /* room for data */
+    uint64_t result; /* of the request, once the plan is carried out */
+    bool by_zxid;    /* the result is the number of the transaction instead */
+};
+
+/* 0 and a plan, or what to answer. `found` NULL: there is no such node. */
+typedef int plan_make(struct keeper *me, struct hf_request *request, const char *folder,
+                      const struct zk_reply *found, struct plan *plan, hf_error *why);
+
+struct change_verb {
+    const char *node; /* NODE_... */
+    int32_t kind;
+    plan_make *plan;
+};
+
+void zoo_change_ask(struct keeper *me, struct hf_request *request,
+                    const struct change_verb *verb);
+
+/* One more operation on a node in `folder`. */
+struct zk_op *zoo_plan_add(struct plan *plan, int what, const char *folder,
+                           const char *node);
+
+void zoo_errands_init(struct errands *errands);
+void zoo_errands_done(struct keeper *me);
+
+#endif

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What our nodes say about whoever made them: one line of text in the node's data.
+ *
+ *     holdfast host=web7 pid=811 program=night%20watch kind=fair permits=1/1
+ *     ttl=30000 since=4be1a3c0:81234567 note=row%2042          (all in one line)
+ *
+ * Values are percent-encoded where they hold a space, a '%' or a control character.
+ * `since` is a moment of the host's own clock (which no other machine has) behind the
+ * first digits of its boot id: whoever sees its own boot id there can tell how old the
+ * node is, and nobody else believes to. Data of any other form is a stranger's, and is
+ * shown as the host: Curator writes its address, kazoo what it was told.
+ */
+#ifndef HF_ZOOKEEPER_DETAILS_H
+#define HF_ZOOKEEPER_DETAILS_H
+
+#include "../../../include/holdfast/backend.h"
+
+enum {
+    ZOO_BOOT_SIZE = 9,      /* eight digits and a NUL */
+    ZOO_SELF_SIZE = 512,    /* host, pid and program */
+    ZOO_DETAILS_SIZE = 1024 /* a whole line */
+};
+
+/* Who we are; written once per session. */
+struct zoo_self {
+    char boot[ZOO_BOOT_SIZE];
+    char text[ZOO_SELF_SIZE]; /* "holdfast host=... pid=... program=..." */
+    size_t len;
+};
+
+void zoo_self_init(struct zoo_self *self, const char *program);
+
+/* The line of a ticket. `token`: of a hold whose node is younger than its grant, else
+ * 0. Returns its length; there is a NUL behind it. */
+size_t zoo_details_write(const struct zoo_self *self, const struct hf_ticket *ticket,
+                         int64_t now_ns, uint64_t token, char line[ZOO_DETAILS_SIZE]);
+
+struct zoo_details {
+    bool ours; /* written by holdfast */
+    int kind;  /* 0 if it does not say */
+    uint32_t permits, limit;
+    uint64_t token;
+    int64_t pid;
+    int64_t since_ms, left_ms; /* -1: not known; left: HF_FOREVER without a lease */
+    char host[256];
+    char program[128];
+    char note[HF_NOTE_MAX + 1];
+};
+
+void zoo_details_read(const struct zoo_self *self, const char *data, size_t len,
+                      int64_t now_ns, struct zoo_details *ret);
+
+#endif

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What is known to cost locks on a ZooKeeper ensemble, and what to do about it. Under
+ * the client's lock.
+ *
+ * A ping and a walk over all names (survey.h), read-only. What is judged: how long the
+ * session lasts and how far the server is away, the numbers of each queue, and children
+ * that do not belong where they lie. Each thing is told once, with how many there are
+ * and one of them as an example.
+ */
+#include "survey.h"
+
+#include "../../base/clock.h"
+#include "../../base/error.h"
+#include "../../base/mem.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Numbers end at 2147483647; this many more are left to who is warned. */
+#define NUMBER_HIGH INT64_C(2000000000)
+#define SLOW_NS (50 * HF_NS_PER_MS)
+
+enum { EXAMPLE_SIZE = 256 };
+
+struct oddity {
+    size_t count;
+    char example[EXAMPLE_SIZE];
+};
+
+struct diagnosis {
+    struct oddity strays;  /* Curator would wait for them for ever */
+    struct oddity numbers; /* queues whose numbers are almost used up */
+    struct oddity mixed;   /* two kinds of lock in one folder */
+    size_t names;
+};
+
+static void tell(struct keeper *me, struct survey *survey, int level, const char *topic,
+                 const char *what, const char *fix)
+{
+    hf_finding finding = { sizeof(finding), level, topic, what, fix };
+    me->host->ops->finding(me->host, survey->job.request, &finding);
+}
+
+static struct diagnosis *diagnosis_of(struct survey *survey)
+{
+    return (struct diagnosis *)(void *)survey->victim; /* freed with the survey */
+}
+
+/* ---- The walk -------------------------------------------------------------------- */
+
+static void oddity_add(struct oddity *oddity, const struct sight *sight,
+                       const struct zk_text *child)
+{
+    if (oddity->count++ == 0)
+        snprintf(oddity->example, sizeof(oddity->example), "%.180s/%.*s", sight->path,
+                 (int)(child->len < 64 ? child->len : 64), child->at);
+}
+
+/* Sorted by its whole name, as Curator does with what is not a lock, it comes before
+ * every number. */
+static bool comes_first(const struct zk_text *name)
+{
+    return name->len > 0 && name->at[0] <= '9' && name->at[0] != '%';
+}
+
+static int64_t number_of(const struct node *node)
+{
+    char text[16] = "";
+    size_t len = node->number_len < sizeof(text) ? node->number_len : 0;
+    memcpy(text, node->number, len);
+    return strtoll(text, NULL, 10);
+}
+
+static void diagnose_list(struct keeper *me, struct survey *survey,
+                          const struct sight *sight, const struct zk_reply *reply)
+{
+    struct diagnosis *found = diagnosis_of(survey);
+    bool mutex = false, rw = false;
+    for (size_t i = 0; i < reply->count; i++) {
+        struct node node;
+        node_parse(&node, me->layout, reply->names[i].at, reply->names[i].len);
+        mutex |= node.form == NODE_LOCK;
+        rw |= node.form == NODE_READ || node.form == NODE_WRITE;
+        if (node.form != NODE_OTHER &&
+            (node.number[0] == '-' || number_of(&node) > NUMBER_HIGH))
+            oddity_add(&found->numbers, sight, &reply->names[i]);
+    }
+    found->names += mutex || rw;
+    if (mutex && rw)
+        oddity_add(&found->mixed, sight, &reply->names[0]);
+    for (size_t i = 0; (mutex || rw) && i < reply->count; i++) {
+        struct node node;
+        node_parse(&node, me->layout, reply->names[i].at, reply->names[i].len);
+        if (node.form == NODE_OTHER && comes_first(&reply->names[i]))
+            oddity_add(&found->strays, sight, &reply->names[i]);
+    }
+}
+
+static void diagnose_tell(struct keeper *me, struct survey *survey,
+                          const struct sight *sight, const struct zk_reply *reply)
+{
+    (void)me;
+    (void)survey;
+    (void)sight;
+    (void)reply;
+}
+
+/* ---- Judging --------------------------------------------------------------------- */
+
+static void judge_oddity(struct keeper *me, struct survey *survey,
+                         const struct oddity *oddity, const char *topic,
+                         const char *are, const char *fix)
+{
+    char what[EXAMPLE_SIZE + 200];
+    if (!oddity->count)
+        return;
+    snprintf(what, sizeof(what), "%zu %s, as %s", oddity->count, are, oddity->example);
+    tell(me, survey, HF_TRAP, topic, what, fix);
+}
+
+static void judge_names(struct keeper *me, struct survey *survey)
+{
+    const struct diagnosis *found = diagnosis_of(survey);
+    char what[96];
+    judge_oddity(me, survey, &found->strays, "children",
+                 "children of lock folders are no locks and sort before them",
+                 "Curator waits for them for ever (holdfast does not): delete them, or "
+                 "use another name");
+    judge_oddity(me, survey, &found->numbers, "numbers",
+                 "nodes have numbers near the end of 32 bits",
+                 "delete the folder while it is idle: containers do that by "
+                 "themselves, a parent made by hand does not");
+    judge_oddity(me, survey, &found->mixed, "kinds",
+                 "folders hold mutexes and read/write locks at once",
+                 "they do not exclude each other in Curator: use two names");
+    if (found->strays.count || found->numbers.count || found->mixed.count)
+        return;
+    snprintf(what, sizeof(what), "%zu queues, all in order", found->names);
+    tell(me, survey, HF_GOOD, "names", what, "");
+}
+
+static void judge_session(struct keeper *me, struct survey *survey)
+{
+    char what[160];
+    long long session = zk_session_ns(me->zk) / HF_NS_PER_MS;
+    snprintf(what, sizeof(what), "a session of %lld ms", session);
+    tell(me, survey, HF_GOOD, "session", what, "");
+}
+
+static void judge_distance(struct keeper *me, struct survey *survey)
+{
+    char what[160];
+    int64_t took = (int64_t)survey->found;
+    snprintf(what, sizeof(what), "the server answers within %lld us",
+             (long long)(took / 1000));
+    if (took > SLOW_NS || took > zk_session_ns(me->zk) / 20)
+        tell(me, survey, HF_REMARK, "distance", what,
+             "a session that lasts a few round trips only is lost easily: raise "
+             "session=, or find out why the server is slow (disk, pauses)");
+    else
+        tell(me, survey, HF_GOOD, "distance", what, "");
+}
+
+static void diagnose_end(struct keeper *me, struct survey *survey)
+{
+    judge_session(me, survey);
+    judge_distance(me, survey);
+    judge_names(me, survey);
+    job_end(me, &survey->job, 0, NULL);
+}
+
+static void ping_done(void *session, void *subject, uint64_t word,
+                      const struct zk_reply *reply, int64_t sent_ns,
+                      const hf_error *gone)
+{
+    struct keeper *me = session;
+    struct survey *survey = subject;
+    survey->found = (uint64_t)(me->host->ops->now(me->host) - sent_ns);
+    survey_done(session, subject, word, reply, sent_ns, gone);
+}
+
+void diagnose_ask(struct keeper *me, struct hf_request *request)
+{
+    struct survey *survey =
+        survey_begin(me, request, true, diagnose_tell, diagnose_end);
+    hf_error why;
+    if (!survey)
+        return;
+    survey->victim = hf__alloc(sizeof(struct diagnosis));
+    if (!survey->victim) {
+        hf__fail_code(&why, HF_ENOMEM);
+        job_end(me, &survey->job, HF_ENOMEM, &why);
+        return;
+    }
+    survey->list = diagnose_list;
+    survey_expect(survey);
+    survey_expect(survey); /* the ping may be answered inside the call */
+    zk_ping(me->zk, ping_done, survey, 0);
+    survey->under_way--;
+    survey_go(me, survey);
+}

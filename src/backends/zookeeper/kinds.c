@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Which kind a name serves already: see kinds.h for what lies where.
+ *
+ * Whoever takes a place lists the folder after its own node is there, so that of two
+ * kinds that come at once at least one sees the other. Under the client's lock.
+ */
+#include "kinds.h"
+
+#include "../../base/error.h"
+#include "../../kit/admit.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static bool is(const struct zk_text *name, const char *node)
+{
+    size_t len = strlen(node + 1); /* constants begin with a '/' */
+    return name->len == len && memcmp(name->at, node + 1, len) == 0;
+}
+
+/* The kind a child stands for; *ret_maybe if its folder may be empty. */
+static int32_t child_kind(enum layout layout, const struct zk_text *name,
+                          bool *ret_maybe)
+{
+    struct node node;
+    *ret_maybe = true;
+    if (is(name, FOLDER_LEASES)) /* "locks" may well be the end of somebody's name */
+        return HF_PERMITS;
+    if (is(name, FOLDER_EXPIRING))
+        return HF_EXPIRING;
+    *ret_maybe = false;
+    if (is(name, NODE_LATCH) || is(name, NODE_GATE))
+        return HF_LATCH;
+    if (is(name, NODE_CELL))
+        return HF_CELL;
+    node_parse(&node, layout, name->at, name->len);
+    if (node.form == NODE_READ || node.form == NODE_WRITE)
+        return HF_READ;
+    return node.form == NODE_LOCK ? HF_MUTEX : 0;
+}
+
+/* kazoo's Lock and WriteLock are one: such a node is no sign of either. */
+static bool may_meet(enum layout layout, int32_t one, int32_t other)
+{
+    int a = hf__family(one), b = hf__family(other);
+    int mutex = hf__family(HF_MUTEX), rw = hf__family(HF_READ);
+    if (layout == LAYOUT_KAZOO && (a == mutex || a == rw) && (b == mutex || b == rw))
+        return true;
+    return a == b;
+}
+
+int32_t zoo_kind_clash(enum layout layout, const struct zk_text *names, size_t count,
+                       int32_t kind)
+{
+    int32_t answer = 0;
+    for (size_t i = 0; i < count; i++) {
+        bool maybe;
+        int32_t there = child_kind(layout, &names[i], &maybe);
+        if (!there || may_meet(layout, there, kind))
+            continue;
+        if (!maybe)
+            return there;
+        answer = KIND_MAYBE;
+    }
+    return answer;
+}
+
+int zoo_kind_mismatch(hf_error *why, int32_t there, int32_t asked)
+{
+    static const char *const words[] = {
+        "mutex",           "mutex",
+        "mutex",           "mutex",
+        "read/write lock", "read/write lock",
+        "semaphore",       "semaphore of expiring permits",
+        "latch",           "cell",
+    };
+    return hf__fail(why, HF_EMISMATCH, "the name is in use as a %s, not as a %s",
+                    words[there], words[asked]);
+}
+
+/* ---- Looking inside -------------------------------------------------------------- */
+
+static const struct {
+    const char *folder;
+    int32_t kind;
+} inside[] = {
+    { FOLDER_LEASES, HF_PERMITS },
+    { FOLDER_LOCKS, HF_PERMITS },
+    { FOLDER_EXPIRING FOLDER_LEASES, HF_EXPIRING },
+    { FOLDER_EXPIRING FOLDER_LOCKS, HF_EXPIRING },
+};
+
+enum { INSIDE = sizeof(inside) / sizeof(inside[0]) };
+
+static bool somebody(enum layout layout, const struct zk_reply *reply)
+{
+    for (size_t i = 0; i < reply->count; i++) {
+        struct node node;
+        node_parse(&node, layout, reply->names[i].at, reply->names[i].len);
+        if (node.form == NODE_LOCK || node.form == NODE_LEASE)
+            return true;
+    }
+    return false;
+}
+
+static void probe_reply(void *session, void *subject, uint64_t word,
+                        const struct zk_reply *reply, int64_t sent_ns,
+                        const hf_error *gone)
+{
+    (void)sent_ns;
+    struct keeper *me = session;
+    struct zoo_probe *probe = subject;
+    hf_error why;
+    if (!reply)
+        probe->rc = gone->code;
+    else if (reply->error == ZK_OK && somebody(me->layout, reply))
+        probe->clash = inside[word].kind;
+    if (--probe->left > 0)
+        return;
+    int rc = probe->rc;
+    if (rc == 0 && probe->clash)
+        rc = zoo_kind_mismatch(&why, probe->clash, probe->kind);
+    else if (rc != 0)
+        hf__fail_code(&why, rc);
+    probe->done(me, probe, rc, &why);
+}
+
+/* Answers may come inside the calls, and the last one may end the probe. */
+void zoo_probe(struct keeper *me, struct zoo_probe *probe, const char *folder,
+               int32_t kind, zoo_probe_done *done)
+{
+    char path[PATH_SIZE];
+    bool ours[INSIDE];
+    *probe = (struct zoo_probe){ .done = done, .kind = kind };
+    for (size_t i = 0; i < INSIDE; i++) {
+        ours[i] = hf__family(inside[i].kind) == hf__family(kind);
+        probe->left += !ours[i];
+    }
+    zk_gather(me->zk);
+    for (size_t i = 0; i < INSIDE; i++) {
+        if (ours[i])
+            continue;
+        snprintf(path, sizeof(path), "%s%s", folder, inside[i].folder);
+        zk_children(me->zk, path, false, probe_reply, probe, i);
+    }
+    zk_flush(me->zk);
+}
+
+void zoo_probe_drop(struct keeper *me, struct zoo_probe *probe)
+{
+    if (probe->left)
+        zk_forget(me->zk, probe);
+    probe->left = 0;
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a name is in use as, judged by what lies in its folder P.
+ *
+ *   P/..lock-<number>                       mutex, reentrant, fair
+ *   P/..__READ__<number>, ..__WRIT__..      read and write
+ *   P/locks/..  P/leases/..                 permits (Curator's SemaphoreV2)
+ *   P/hf%expiring/locks/..  ../leases/..    expiring permits: the same, one floor down
+ *   P/hf%latch  P/hf%gate  P/hf%wait-<uuid> a latch: its count, its gate, who waits
+ *   P/hf%cell                               a cell
+ *   P/hf%done-<uuid>                        a change was made (see changes.c)
+ *
+ * No name has a bare '%' in its path, so these are never a name's own folder; and 'h'
+ * comes after all digits, so Curator, which sorts whatever lies there, never finds them
+ * ahead of a lock. Folders of semaphores stay for a while when nobody uses them any
+ * more: seeing one is no proof, one has to look inside.
+ */
+#ifndef HF_ZOOKEEPER_KINDS_H
+#define HF_ZOOKEEPER_KINDS_H
+
+#include "session.h"
+
+#define NODE_LATCH "/hf%latch"
+#define NODE_GATE "/hf%gate"
+#define NODE_WAIT "/hf%wait-"
+#define NODE_CELL "/hf%cell"
+#define NODE_DONE "/hf%done-"
+#define FOLDER_EXPIRING "/hf%expiring"
+#define FOLDER_LOCKS "/locks"
+#define FOLDER_LEASES "/leases"
+
+#define KIND_MAYBE (-1)
+
+/* What of another family than that of `kind` the children of a folder show: 0 for
+ * nothing, a kind, or KIND_MAYBE if only zoo_probe() can tell. */
+int32_t zoo_kind_clash(enum layout layout, const struct zk_text *names, size_t count,
+                       int32_t kind);
+
+/* HF_EMISMATCH, with a sentence that says both. */
+int zoo_kind_mismatch(hf_error *why, int32_t there, int32_t asked);
+
+/* Looks into the folders of semaphores. Lives in what it works for; zeroed is idle. */
+struct zoo_probe;
+typedef void zoo_probe_done(struct keeper *me, struct zoo_probe *probe, int rc,
+                            const hf_error *why); /* 0, HF_EMISMATCH, or no answer */
+struct zoo_probe {
+    zoo_probe_done *done;
+    int32_t kind;  /* that is asked for */
+    int32_t clash; /* found; 0 for nothing */
+    uint8_t left;  /* answers to come */
+    int rc;
+};
+
+void zoo_probe(struct keeper *me, struct zoo_probe *probe, const char *folder,
+               int32_t kind, zoo_probe_done *done);
+void zoo_probe_drop(struct keeper *me, struct zoo_probe *probe); /* no answer comes */
+
+#endif

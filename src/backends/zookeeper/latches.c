@@ -1,0 +1,385 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Latches: P/hf%latch has what is left, P/hf%gate is there as long as it counts.
+ *
+ * Both are made in one step and go in one step, the last count-down; an open latch
+ * leaves nothing. Counting changes hf%latch alone, so that those who wait, and watch
+ * the gate, sleep until it opens. Then all of them are woken: that is what a latch is
+ * for. A gate that was made again is another node with another czxid: whoever waited
+ * for the former one has seen it open.
+ *
+ * Who waits has a node of its own, P/hf%wait-<uuid>, for hf_inspect() alone. It may
+ * stay for a moment longer than the wait: then it is litter, deleted until it is gone.
+ * All under the client's lock.
+ */
+#include "changes.h"
+
+#include "../../base/error.h"
+#include "../../base/mem.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Counting -------------------------------------------------------------------- */
+
+static const char left_text[] = "holdfast latch left=";
+
+static int latch_left(const struct zk_reply *found, uint64_t *ret_left, hf_error *why)
+{
+    char text[64];
+    size_t skip = sizeof(left_text) - 1, len = found->data.len;
+    if (len <= skip || len >= sizeof(text) ||
+        memcmp(found->data.at, left_text, skip) != 0)
+        return hf__fail(why, HF_ECORRUPT, "the node of the latch is not ours to read");
+    memcpy(text, found->data.at, len);
+    text[len] = '\0';
+    *ret_left = strtoull(text + skip, NULL, 10);
+    return 0;
+}
+
+static void plan_left(struct plan *plan, struct zk_op *op, uint64_t left)
+{
+    op->data = plan->text;
+    op->len =
+        (size_t)snprintf(plan->text, sizeof(plan->text), "%s%" PRIu64, left_text, left);
+    plan->result = left;
+}
+
+static int latch_set(struct keeper *me, struct hf_request *request, const char *folder,
+                     const struct zk_reply *found, struct plan *plan, hf_error *why)
+{
+    (void)me;
+    uint64_t left = 0;
+    if (found && latch_left(found, &left, why) != 0)
+        return HF_ECORRUPT;
+    if (found)
+        return hf__fail(why, HF_EBUSY, "the latch is counting: %" PRIu64 " left", left);
+    plan_left(plan, zoo_plan_add(plan, ZK_OP_CREATE, folder, NODE_LATCH),
+              request->number);
+    zoo_plan_add(plan, ZK_OP_CREATE, folder, NODE_GATE);
+    return 0;
+}
+
+static int latch_get(struct keeper *me, struct hf_request *request, const char *folder,
+                     const struct zk_reply *found, struct plan *plan, hf_error *why)
+{
+    (void)me;
+    (void)request;
+    (void)folder;
+    return found ? latch_left(found, &plan->result, why) : 0;
+}
+
+static int latch_down(struct keeper *me, struct hf_request *request, const char *folder,
+                      const struct zk_reply *found, struct plan *plan, hf_error *why)
+{
+    (void)me;
+    uint64_t left = 0;
+    if (!found)
+        return 0; /* open already */
+    if (latch_left(found, &left, why) != 0)
+        return HF_ECORRUPT;
+    bool opens = left <= request->number;
+    struct zk_op *op =
+        zoo_plan_add(plan, opens ? ZK_OP_DELETE : ZK_OP_SET, folder, NODE_LATCH);
+    op->version = found->stat.version;
+    if (opens)
+        zoo_plan_add(plan, ZK_OP_DELETE, folder, NODE_GATE);
+    else
+        plan_left(plan, op, left - request->number);
+    return 0;
+}
+
+void latch_ask(struct keeper *me, struct hf_request *request)
+{
+    static const struct change_verb set = { NODE_LATCH, HF_LATCH, latch_set };
+    static const struct change_verb get = { NODE_LATCH, HF_LATCH, latch_get };
+    static const struct change_verb down = { NODE_LATCH, HF_LATCH, latch_down };
+    zoo_change_ask(me, request,
+                   request->verb == HF_LATCH_SET   ? &set
+                   : request->verb == HF_LATCH_GET ? &get
+                                                   : &down);
+}
+
+/* ---- Waiting --------------------------------------------------------------------- */
+
+enum { CALL_GATE = 1, CALL_FOLDER, CALL_NODE, CALL_LEAVE };
+
+struct wait {
+    struct stay stay;
+    struct watcher watcher;
+    struct zoo_probe probe;
+    int64_t gate;   /* czxid of the gate we wait for; 0: not known yet */
+    bool has_node;  /* P/hf%wait-.. is there, or may be */
+    bool node_sure; /* it is there */
+    char *folder;   /* the three paths lie in one block */
+    char *gate_path;
+    char *node;
+};
+
+static struct wait *wait_of(struct stay *stay)
+{
+    return HF_CONTAINER(stay, struct wait, stay);
+}
+
+static zk_done wait_reply;
+
+static void wait_look(struct keeper *me, struct wait *wait);
+
+static void gate_fired(struct keeper *me, struct watcher *watcher,
+                       enum zk_event_type type)
+{
+    struct wait *wait = HF_CONTAINER(watcher, struct wait, watcher);
+    (void)type;
+    if (!wait->stay.leaving)
+        wait_look(me, wait);
+}
+
+/* The watch is set first: what fires before the answer just makes us look again. Which
+ * gate it is shows at the first look, behind a sync: this server may not have heard yet
+ * of a latch that others were told is set. */
+static void wait_look(struct keeper *me, struct wait *wait)
+{
+    watch_set(me, &wait->watcher, wait->gate_path, gate_fired);
+    wait->stay.calls++;
+    zk_gather(me->zk);
+    if (!wait->gate)
+        zk_sync(me->zk, wait->gate_path, NULL, NULL, 0);
+    zk_get(me->zk, wait->gate_path, true, wait_reply, &wait->stay, CALL_GATE);
+    zk_flush(me->zk);
+}
+
+static void wait_leave(struct keeper *me, struct wait *wait)
+{
+    watch_end(me, &wait->watcher);
+    if (!wait->has_node) {
+        stay_left(me, &wait->stay, HF_GONE);
+        return;
+    }
+    wait->stay.calls++;
+    zk_delete(me->zk, wait->node, -1, wait_reply, &wait->stay, CALL_LEAVE);
+}
+
+/* Core forgets a wait that is over, and so do we, but for its node. */
+static void wait_open(struct keeper *me, struct wait *wait)
+{
+    struct hf_ticket *ticket = wait->stay.ticket;
+    struct hf_grant grant = { .token = (uint64_t)wait->gate + 1, .span = 1 };
+    watch_end(me, &wait->watcher);
+    if (wait->has_node)
+        litter_add(me, wait->node, strlen(wait->node));
+    ticket->store[0] = 0;
+    ticket->store[1] = 1; /* asked again, it is still open for this one */
+    wait->stay.ticket = NULL;
+    stay_end(me, &wait->stay);
+    me->host->ops->granted(me->host, ticket, &grant);
+}
+
+static void wait_fail(struct keeper *me, struct wait *wait, const hf_error *why)
+{
+    bool open = why->code == HF_EUNREACHABLE || why->code == HF_EUNCERTAIN;
+    if (!open && wait->has_node)
+        litter_add(me, wait->node, strlen(wait->node));
+    if (!open)
+        watch_end(me, &wait->watcher);
+    stay_failed(me, &wait->stay, why);
+}
+
+static void wait_queue(struct keeper *me, struct wait *wait)
+{
+    char line[ZOO_DETAILS_SIZE];
+    if (wait->node_sure) {
+        stay_queued(me, &wait->stay);
+        return;
+    }
+    size_t len = zoo_details_write(&me->self, wait->stay.ticket,
+                                   me->host->ops->now(me->host), 0, line);
+    wait->has_node = true;
+    wait->stay.calls++;
+    zk_create(me->zk, wait->node, line, len, ZK_EPHEMERAL, wait_reply, &wait->stay,
+              CALL_NODE);
+}
+
+static void probe_done(struct keeper *me, struct zoo_probe *probe, int rc,
+                       const hf_error *why)
+{
+    struct wait *wait = HF_CONTAINER(probe, struct wait, probe);
+    if (wait->stay.leaving)
+        return;
+    if (rc == 0)
+        wait_open(me, wait);
+    else
+        wait_fail(me, wait, why);
+}
+
+/* No gate: the latch is open, unless the name is no latch at all. */
+static void folder_reply(struct keeper *me, struct wait *wait,
+                         const struct zk_reply *reply)
+{
+    hf_error why;
+    int32_t clash = zoo_kind_clash(me->layout, reply->names, reply->count, HF_LATCH);
+    if (clash == KIND_MAYBE) {
+        zoo_probe(me, &wait->probe, wait->folder, HF_LATCH, probe_done);
+    } else if (clash) {
+        zoo_kind_mismatch(&why, clash, HF_LATCH);
+        wait_fail(me, wait, &why);
+    } else {
+        wait_open(me, wait);
+    }
+}
+
+static void gate_reply(struct keeper *me, struct wait *wait,
+                       const struct zk_reply *reply)
+{
+    bool absent = reply->error == ZK_NONODE;
+    if (absent)
+        watch_void(&wait->watcher);
+    if (wait->gate && (absent || reply->stat.czxid != wait->gate)) {
+        wait_open(me, wait);
+    } else if (absent) {
+        wait->stay.calls++;
+        zk_children(me->zk, wait->folder, false, wait_reply, &wait->stay, CALL_FOLDER);
+    } else if (wait->stay.ticket->flags & HF_TICKET_TRY) {
+        watch_end(me, &wait->watcher);
+        stay_busy(me, &wait->stay);
+    } else {
+        wait->gate = reply->stat.czxid;
+        wait_queue(me, wait);
+    }
+}
+
+static void node_reply(struct keeper *me, struct wait *wait,
+                       const struct zk_reply *reply, const hf_error *why)
+{
+    bool there = reply->error == ZK_OK || reply->error == ZK_NODEEXISTS;
+    wait->node_sure = there;
+    if (there)
+        stay_queued(me, &wait->stay);
+    else if (reply->error == ZK_NONODE) /* the folder went, and the latch with it */
+        wait_look(me, wait);
+    else
+        wait_fail(me, wait, why);
+}
+
+static void left_reply(struct keeper *me, struct wait *wait,
+                       const struct zk_reply *reply)
+{
+    bool there = reply && reply->error == ZK_OK;
+    bool gone = reply && reply->error == ZK_NONODE;
+    if (there || gone)
+        stay_left(me, &wait->stay, there ? HF_WITHDRAWN : HF_GONE);
+    else
+        stay_left(me, &wait->stay, HF_WITHDRAWAL_UNKNOWN);
+}
+
+static void wait_reply(void *session, void *subject, uint64_t word,
+                       const struct zk_reply *reply, int64_t sent_ns,
+                       const hf_error *gone)
+{
+    (void)sent_ns;
+    struct keeper *me = session;
+    struct wait *wait = wait_of(subject);
+    hf_error why;
+    wait->stay.calls--;
+    int rc = zoo_reply_error(reply, gone, &why);
+    bool absent = reply && reply->error == ZK_NONODE;
+    if (word == CALL_LEAVE) {
+        left_reply(me, wait, reply);
+    } else if (wait->stay.leaving) {
+        return; /* the answer to the delete, behind this one, ends it */
+    } else if (word == CALL_NODE && reply) {
+        node_reply(me, wait, reply, &why);
+    } else if (rc != 0 && !absent) {
+        if (word == CALL_GATE)
+            watch_void(&wait->watcher);
+        wait_fail(me, wait, &why);
+    } else if (word == CALL_GATE) {
+        gate_reply(me, wait, reply);
+    } else {
+        folder_reply(me, wait, reply);
+    }
+}
+
+/* ---- The stay -------------------------------------------------------------------- */
+
+static void wait_attempt(struct keeper *me, struct stay *stay)
+{
+    wait_look(me, wait_of(stay));
+}
+
+static void wait_withdraw(struct keeper *me, struct stay *stay)
+{
+    wait_leave(me, wait_of(stay));
+}
+
+static void wait_up(struct keeper *me, struct stay *stay, bool fresh)
+{
+    struct wait *wait = wait_of(stay);
+    if (fresh)
+        wait->has_node = wait->node_sure = false;
+    if (stay->leaving)
+        wait_leave(me, wait);
+    else
+        wait_look(me, wait);
+}
+
+static void wait_expired(struct keeper *me, struct stay *stay)
+{
+    (void)me;
+    wait_of(stay)->has_node = wait_of(stay)->node_sure = false;
+}
+
+static void wait_done(struct keeper *me, struct stay *stay)
+{
+    struct wait *wait = wait_of(stay);
+    zoo_probe_drop(me, &wait->probe);
+    watch_end(me, &wait->watcher);
+    hf__free(wait->folder);
+}
+
+static const struct stay_ops wait_ops = {
+    .attempt = wait_attempt,
+    .withdraw = wait_withdraw,
+    .up = wait_up,
+    .expired = wait_expired,
+    .done = wait_done,
+};
+
+/* The folder, the gate and the node of a wait, one behind the other. */
+static bool wait_name(struct wait *wait)
+{
+    const struct hf_ticket *ticket = wait->stay.ticket;
+    char folder[FOLDER_SIZE], uuid[UUID_SIZE];
+    size_t len = folder_write(folder, ticket->name, ticket->name_len);
+    size_t room = len + sizeof(NODE_WAIT) + UUID_SIZE;
+    wait->folder = hf__alloc(3 * room);
+    if (!wait->folder)
+        return false;
+    wait->gate_path = wait->folder + room;
+    wait->node = wait->gate_path + room;
+    uuid_write(uuid, &ticket->id);
+    snprintf(wait->folder, room, "%s", folder);
+    snprintf(wait->gate_path, room, "%s%s", folder, NODE_GATE);
+    snprintf(wait->node, room, "%s%s%.*s", folder, NODE_WAIT, UUID_SIZE, uuid);
+    return true;
+}
+
+void latch_attempt(struct keeper *me, struct hf_ticket *ticket)
+{
+    struct hf_grant grant = { .token = 1, .span = 1 };
+    hf_error why;
+    if (ticket->store[1]) {
+        me->host->ops->granted(me->host, ticket, &grant);
+        return;
+    }
+    struct stay *stay = stay_begin(me, ticket, sizeof(struct wait), &wait_ops);
+    if (!stay)
+        return;
+    if (!wait_name(wait_of(stay))) {
+        hf__fail_code(&why, HF_ENOMEM);
+        stay_failed(me, stay, &why);
+        return;
+    }
+    wait_attempt(me, stay);
+}

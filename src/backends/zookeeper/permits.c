@@ -1,0 +1,416 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Semaphores: Curator's SemaphoreV2, weighted; expiring permits are the same one floor
+ * down (leases.h says where). Under the client's lock.
+ *
+ * A ticket stands in a queue (a place in P/locks) until it is the first, waits there
+ * for room among the leases, and then swaps its place for its leases in one step. So
+ * nobody overtakes, whoever waits for much is not starved, there are never more leases
+ * than the limit, and only the first in line watches the leases.
+ *
+ * A look asks for three things at once: what else the name serves, the limit, the
+ * leases. The first one goes out together with the place, so that whoever is alone
+ * waits for two answers in all. What it says of the leases holds only if the place
+ * turns out to be the first one; what it says of the limit counts in any case.
+ */
+#include "permits.h"
+
+#include "../../base/error.h"
+#include "../../base/mem.h"
+
+#include <string.h>
+
+enum look { LOOK_FOLDER = 1, LOOK_LIMIT, LOOK_LEASES };
+
+#define LOOK_BITS 8
+
+/* ---- Ends that are not the caller's wish ----------------------------------------- */
+
+static void permit_leave_queue(struct keeper *me, struct permit *permit)
+{
+    watch_end(me, &permit->watcher);
+    zoo_probe_drop(me, &permit->probe);
+    permit_turn(permit, PERMIT_QUEUE);
+    place_leave(me, &permit->place);
+}
+
+void permit_refuse(struct keeper *me, struct permit *permit, const hf_error *why)
+{
+    watch_end(me, &permit->watcher);
+    permit_turn(permit, PERMIT_QUEUE);
+    place_refuse(me, &permit->place, why);
+}
+
+void permit_pause(struct keeper *me, struct permit *permit, const hf_error *why)
+{
+    hf_error copy = *why;
+    if (zk_is_up(me->zk))
+        keeper_stall(me);
+    copy.code = HF_EUNCERTAIN;
+    if (permit->stay.leaving)
+        stay_left(me, &permit->stay, HF_WITHDRAWAL_UNKNOWN);
+    else if (!permit->stay.answered)
+        stay_failed(me, &permit->stay, &copy);
+}
+
+/* ---- The place in the queue ------------------------------------------------------ */
+
+static struct permit *permit_at(struct place *place)
+{
+    return permit_of(place->stay);
+}
+
+static void place_in_front(struct keeper *me, struct place *place, int64_t since_ns)
+{
+    (void)since_ns;
+    struct permit *permit = permit_at(place);
+    if (permit->state == PERMIT_LOOK && permit->first)
+        return; /* the look that went out with the place is on its way */
+    permit_look(me, permit, false);
+}
+
+/* A mere try waits for what the look says: busy, or refused. */
+static void place_queued(struct keeper *me, struct place *place)
+{
+    struct permit *permit = permit_at(place);
+    permit->first = false;
+    if (!(permit->stay.ticket->flags & HF_TICKET_TRY))
+        stay_queued(me, &permit->stay);
+    else if (permit->state != PERMIT_LOOK)
+        permit_look(me, permit, false);
+}
+
+static void place_failed(struct keeper *me, struct place *place, const hf_error *why)
+{
+    struct permit *permit = permit_at(place);
+    permit_turn(permit, PERMIT_QUEUE);
+    stay_failed(me, &permit->stay, why);
+}
+
+static void place_left(struct keeper *me, struct place *place,
+                       enum hf_withdrawal answer)
+{
+    struct permit *permit = permit_at(place);
+    if (permit->stay.leaving)
+        stay_left(me, &permit->stay, answer);
+    else if (answer != HF_WITHDRAWAL_UNKNOWN && permit->tried)
+        stay_busy(me, &permit->stay);
+}
+
+static const struct place_user place_user = {
+    .in = place_in_front,
+    .queued = place_queued,
+    .failed = place_failed,
+    .left = place_left,
+};
+
+/* The place may fail inside, and end the stay: then the ticket has none any more. */
+void permit_enter(struct keeper *me, struct permit *permit)
+{
+    struct hf_ticket *ticket = permit->stay.ticket;
+    permit->alone = permit->tried = permit->place.told = false;
+    permit->stay.answered = false;
+    permit_turn(permit, PERMIT_QUEUE);
+    zk_gather(me->zk);
+    place_enter(me, &permit->place);
+    if (stay_of(ticket) == &permit->stay && permit->place.state != PLACE_IDLE)
+        permit_look(me, permit, false);
+    zk_flush(me->zk);
+}
+
+/* ---- What to make of it ---------------------------------------------------------- */
+
+static void refuse_limit(struct keeper *me, struct permit *permit)
+{
+    hf_error why;
+    hf__fail(&why, HF_EMISMATCH, "the semaphore is in use with a limit of %u, not %u",
+             permit->limit, permit->stay.ticket->limit);
+    permit_refuse(me, permit, &why);
+}
+
+/* The first one, but there is no room. */
+static void wait_for_room(struct keeper *me, struct permit *permit)
+{
+    if (!permit->watching) {
+        permit_look(me, permit, true);
+        return;
+    }
+    permit->state = PERMIT_ROOM;
+    if (!permit->stay.answered)
+        stay_queued(me, &permit->stay);
+}
+
+static void decide(struct keeper *me, struct permit *permit)
+{
+    const struct hf_ticket *ticket = permit->stay.ticket;
+    bool first = permit->first && permit->place.state == PLACE_IN;
+    bool other = permit->limit_state == LIMIT_THERE && permit->limit != ticket->limit;
+    permit->alone = true;
+    if (other && permit->used > 0) {
+        refuse_limit(me, permit);
+    } else if (first && permit->used + ticket->permits <= ticket->limit) {
+        permit_take(me, permit);
+    } else if (ticket->flags & HF_TICKET_TRY) {
+        permit->tried = true;
+        permit_leave_queue(me, permit);
+    } else if (first) {
+        wait_for_room(me, permit);
+    } else {
+        permit_turn(permit, PERMIT_QUEUE);
+        if (permit->place.state == PLACE_IN)
+            permit_look(me, permit, false);
+    }
+}
+
+static void probe_done(struct keeper *me, struct zoo_probe *probe, int rc,
+                       const hf_error *why)
+{
+    struct permit *permit = HF_CONTAINER(probe, struct permit, probe);
+    if (rc == 0)
+        decide(me, permit);
+    else if (rc == HF_EMISMATCH)
+        permit_refuse(me, permit, why);
+    else
+        permit_pause(me, permit, why);
+}
+
+static void look_is_over(struct keeper *me, struct permit *permit)
+{
+    int32_t kind = permit->stay.kind;
+    enum place_state state = permit->place.state;
+    hf_error why;
+    if (state != PLACE_IN && state != PLACE_WAITING) {
+        permit_turn(permit, PERMIT_QUEUE); /* too early: it makes its folder first */
+    } else if (permit->clash == KIND_MAYBE) {
+        zoo_probe(me, &permit->probe, permit->folders.name, kind, probe_done);
+    } else if (permit->clash) {
+        zoo_kind_mismatch(&why, permit->clash, kind);
+        permit_refuse(me, permit, &why);
+    } else {
+        decide(me, permit);
+    }
+}
+
+/* ---- Looking --------------------------------------------------------------------- */
+
+static void leases_fired(struct keeper *me, struct watcher *watcher,
+                         enum zk_event_type type)
+{
+    struct permit *permit = HF_CONTAINER(watcher, struct permit, watcher);
+    (void)type;
+    if (permit->state == PERMIT_ROOM || permit->state == PERMIT_LOOK)
+        permit_look(me, permit, true);
+}
+
+static void read_limit(struct permit *permit, enum layout layout,
+                       const struct zk_reply *reply)
+{
+    permit->limit_state = LIMIT_NONE;
+    permit->limit_version = reply->stat.version;
+    if (reply->error == ZK_OK)
+        permit->limit_state =
+            limit_read(layout, permit->stay.kind, &reply->data, &permit->limit);
+    if (permit->unlimited || reply->error == ZK_NOAUTH)
+        permit->limit_state = LIMIT_FOREIGN;
+}
+
+void permit_count(struct permit *permit, enum layout layout,
+                  const struct zk_reply *reply)
+{
+    permit->used = permit->count = 0;
+    for (size_t i = 0; i < reply->count; i++) {
+        const struct zk_text *name = &reply->names[i];
+        struct node node;
+        permit->used += lease_weight(layout, name);
+        node_parse(&node, layout, name->at, name->len);
+        if (!node.has_id || name->len >= NODE_SIZE || permit->count == permit->nodes ||
+            memcmp(&node.id, &permit->stay.id, sizeof(node.id)) != 0)
+            continue;
+        memcpy(permit->names[permit->count], name->at, name->len);
+        permit->names[permit->count++][name->len] = '\0';
+    }
+}
+
+static void look_reply(void *session, void *subject, uint64_t word,
+                       const struct zk_reply *reply, int64_t sent_ns,
+                       const hf_error *gone)
+{
+    (void)sent_ns;
+    struct keeper *me = session;
+    struct permit *permit = permit_of(subject);
+    enum look look = word & ((1 << LOOK_BITS) - 1);
+    hf_error why;
+    permit->stay.calls--;
+    if (word >> LOOK_BITS != permit->turn)
+        return;
+    bool read = reply && (reply->error == ZK_OK || reply->error == ZK_NONODE);
+    if (look == LOOK_LEASES && permit->watching && !(reply && reply->error == ZK_OK))
+        watch_void(&permit->watcher);
+    if (look == LOOK_LIMIT && reply) {
+        read_limit(permit, me->layout, reply);
+    } else if (look == LOOK_FOLDER && read) {
+        permit->clash =
+            zoo_kind_clash(me->layout, reply->names, reply->count, permit->stay.kind);
+    } else if (look == LOOK_LEASES && read) {
+        permit->missing = reply->error == ZK_NONODE;
+        permit_count(permit, me->layout, reply);
+        look_is_over(me, permit);
+    } else if (look == LOOK_LEASES) {
+        zoo_reply_error(reply, gone, &why);
+        if (reply)
+            permit_refuse(me, permit, &why);
+        else
+            permit_pause(me, permit, &why);
+    }
+}
+
+static void look_send(struct permit *permit,
+                      void (*call)(struct zk *, const char *, bool, zk_done *, void *,
+                                   uint64_t),
+                      struct zk *zk, const char *path, bool watch, enum look look)
+{
+    permit->stay.calls++;
+    call(zk, path, watch, look_reply, &permit->stay,
+         (uint64_t)permit->turn << LOOK_BITS | look);
+}
+
+/* Answers inside the calls only say that there is no connection; none ends the stay. */
+void permit_look(struct keeper *me, struct permit *permit, bool watch)
+{
+    const struct lease_folders *at = &permit->folders;
+    permit_turn(permit, PERMIT_LOOK);
+    permit->watching = watch;
+    permit->first = permit->place.state == PLACE_IN || !permit->place.told;
+    permit->clash = 0;
+    if (watch)
+        watch_set(me, &permit->watcher, at->leases, leases_fired);
+    zk_gather(me->zk);
+    if (!permit->alone)
+        look_send(permit, zk_children, me->zk, at->name, false, LOOK_FOLDER);
+    look_send(permit, zk_get, me->zk, at->base, false, LOOK_LIMIT);
+    look_send(permit, zk_children, me->zk, at->leases, watch, LOOK_LEASES);
+    zk_flush(me->zk);
+}
+
+/* ---- The stay -------------------------------------------------------------------- */
+
+static void permit_attempt(struct keeper *me, struct stay *stay)
+{
+    struct permit *permit = permit_of(stay);
+    if (permit->state == PERMIT_HELD)
+        stay_grant_again(me, stay);
+    else if (permit->state <= PERMIT_QUEUE && permit->place.state == PLACE_IDLE)
+        permit_enter(me, permit);
+    else if (stay->answered)
+        stay_queued(me, stay);
+}
+
+static void permit_withdraw(struct keeper *me, struct stay *stay)
+{
+    struct permit *permit = permit_of(stay);
+    switch (permit->state) {
+    case PERMIT_NONE:
+        stay_left(me, stay, HF_GONE);
+        break;
+    case PERMIT_TAKE: /* its answer tells what to give back */
+        break;
+    case PERMIT_UNSURE:
+        permit_find(me, permit);
+        break;
+    case PERMIT_HELD:
+        permit_give(me, permit);
+        break;
+    case PERMIT_GIVE:
+        if (permit->left == 0)
+            permit_give(me, permit);
+        break;
+    default:
+        permit_leave_queue(me, permit);
+    }
+}
+
+static void permit_up(struct keeper *me, struct stay *stay, bool fresh)
+{
+    struct permit *permit = permit_of(stay);
+    (void)fresh;
+    if (permit->state == PERMIT_UNSURE)
+        permit_find(me, permit);
+    else if (permit->state == PERMIT_GIVE && permit->left == 0)
+        permit_give(me, permit);
+    else if (permit->state > PERMIT_ROOM || stay->over)
+        return;
+    else if (permit->place.state != PLACE_IDLE && permit->place.state != PLACE_IN)
+        place_up(me, &permit->place);
+    else if (stay->leaving)
+        permit_withdraw(me, stay);
+    else if (permit->place.state == PLACE_IDLE)
+        permit_enter(me, permit);
+    else
+        permit_look(me, permit, permit->watching);
+}
+
+static void permit_expired(struct keeper *me, struct stay *stay)
+{
+    struct permit *permit = permit_of(stay);
+    place_expired(me, &permit->place);
+    watch_void(&permit->watcher);
+    zoo_probe_drop(me, &permit->probe);
+    permit_turn(permit, PERMIT_NONE);
+    permit->count = permit->left = 0;
+    permit->tried = permit->unsure = false;
+}
+
+static void permit_done(struct keeper *me, struct stay *stay)
+{
+    struct permit *permit = permit_of(stay);
+    zoo_probe_drop(me, &permit->probe);
+    watch_end(me, &permit->watcher);
+    place_done(me, &permit->place);
+    hf__free(permit->folders.name);
+    hf__free(permit->names);
+}
+
+static const struct stay_ops permit_ops = {
+    .attempt = permit_attempt,
+    .withdraw = permit_withdraw,
+    .up = permit_up,
+    .expired = permit_expired,
+    .done = permit_done,
+};
+
+static bool permit_init(struct keeper *me, struct permit *permit)
+{
+    const struct hf_ticket *ticket = permit->stay.ticket;
+    struct lease_folders *at = &permit->folders;
+    permit->permits = ticket->permits;
+    permit->nodes = lease_nodes(ticket->permits);
+    if (!lease_folders_write(at, me->layout, ticket->kind, ticket->name,
+                             ticket->name_len))
+        return false;
+    size_t path = strlen(at->leases) + 1 + NODE_SIZE;
+    permit->names = hf__alloc(permit->nodes * sizeof(*permit->names) + path);
+    if (!permit->names || place_init(&permit->place, &permit->stay, &place_user,
+                                     NODE_LOCK, at->locks, strlen(at->locks)) != 0)
+        return false;
+    permit->node = (char *)permit->names[permit->nodes];
+    return true;
+}
+
+void permits_attempt(struct keeper *me, struct hf_ticket *ticket)
+{
+    hf_error why;
+    struct stay *stay = stay_begin(me, ticket, sizeof(struct permit), &permit_ops);
+    if (!stay)
+        return;
+    if (permit_init(me, permit_of(stay))) {
+        permit_enter(me, permit_of(stay));
+        return;
+    }
+    hf__fail_code(&why, HF_ENOMEM);
+    stay_failed(me, stay, &why);
+}
+
+void expiring_attempt(struct keeper *me, struct hf_ticket *ticket)
+{
+    permits_attempt(me, ticket);
+}

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The inside of a semaphore's ticket, shared by permits.c (the way in: queue, room, the
+ * first look) and permits_take.c (leases: taken, found again, given back).
+ *
+ *     QUEUE --first--> LOOK --no room--> ROOM --the leases changed--> LOOK
+ *                       |
+ *                       +--room--> TAKE --> HELD --> GIVE
+ *
+ * TAKE without an answer is UNSURE until the leases were looked through.
+ */
+#ifndef HF_ZOOKEEPER_PERMITS_H
+#define HF_ZOOKEEPER_PERMITS_H
+
+#include "leases.h"
+
+enum permit_state {
+    PERMIT_NONE = 0, /* nothing is there, or nothing any more */
+    PERMIT_QUEUE,
+    PERMIT_LOOK,
+    PERMIT_ROOM,
+    PERMIT_TAKE,
+    PERMIT_UNSURE,
+    PERMIT_HELD,
+    PERMIT_GIVE,
+};
+
+struct permit {
+    struct stay stay;
+    struct place place;
+    struct watcher watcher; /* of the leases */
+    struct zoo_probe probe;
+    struct lease_folders folders;
+    enum permit_state state;
+    uint32_t turn; /* answers of former turns are of no interest */
+
+    bool first;           /* the look was sent when nobody was before us */
+    bool watching;        /* the look has set a watch */
+    bool alone;           /* the name serves no other kind */
+    bool missing;         /* the folder of leases is */
+    bool unlimited;       /* the limit is not to be written: no right to */
+    bool tried;           /* leaves because it was a mere try */
+    int32_t clash;        /* what zoo_kind_clash() said */
+    uint8_t rounds;       /* of taking that came to nothing */
+    int32_t folder_error; /* when the folder of leases was made */
+
+    uint64_t used;
+    enum limit_state limit_state;
+    uint32_t limit;
+    int32_t limit_version;
+
+    uint32_t permits, nodes;  /* wanted, and how many nodes that takes */
+    uint32_t count;           /* leases that we have */
+    uint32_t left;            /* deletes to be answered */
+    bool some, doubt, unsure; /* of these: one was there; one got no answer; before */
+    char (*names)[NODE_SIZE];
+    char *node; /* path of the first lease */
+};
+
+static inline struct permit *permit_of(struct stay *stay)
+{
+    return HF_CONTAINER(stay, struct permit, stay);
+}
+
+static inline void permit_turn(struct permit *permit, enum permit_state state)
+{
+    permit->state = state;
+    permit->turn++;
+}
+
+/* ---- permits.c ------------------------------------------------------------------- */
+
+void permit_look(struct keeper *me, struct permit *permit, bool watch);
+void permit_enter(struct keeper *me, struct permit *permit);
+void permit_refuse(struct keeper *me, struct permit *permit, const hf_error *why);
+/* No connection, or no memory for the call: goes on at `up`. */
+void permit_pause(struct keeper *me, struct permit *permit, const hf_error *why);
+/* Counts what lies in the folder of leases, and keeps the names of what is ours. */
+void permit_count(struct permit *permit, enum layout layout,
+                  const struct zk_reply *reply);
+
+/* ---- permits_take.c -------------------------------------------------------------- */
+
+void permit_take(struct keeper *me, struct permit *permit); /* first, with room */
+void permit_find(struct keeper *me, struct permit *permit); /* was it carried out? */
+void permit_give(struct keeper *me, struct permit *permit); /* all leases back */
+
+#endif

@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The leases of a semaphore: taken in one multi, found again when its answer was lost,
+ * given back one by one. Under the client's lock.
+ *
+ * The multi says, in this order: the limit is (or becomes) ours; these are our leases;
+ * our place in the queue is gone. If any of it fails nothing has happened, and what
+ * failed tells what to do: look again, make the folder, enter anew.
+ */
+#include "permits.h"
+
+#include "../../base/error.h"
+#include "../../base/mem.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { ROUNDS = 50, TAKE_OPS = LEASE_NODES + 2 };
+
+static zk_done take_reply, find_reply, owner_reply;
+
+/* An answer of a former turn is of no interest. */
+static bool still_due(struct permit *permit, uint64_t word)
+{
+    permit->stay.calls--;
+    return word == permit->turn;
+}
+
+static void node_path(const struct permit *permit, uint32_t index, char path[PATH_SIZE])
+{
+    snprintf(path, PATH_SIZE, "%s/%s", permit->folders.leases, permit->names[index]);
+}
+
+/* ---- Taken ----------------------------------------------------------------------- */
+
+static void permit_taken(struct keeper *me, struct permit *permit, uint64_t token,
+                         int64_t since_ns)
+{
+    size_t len = strlen(permit->folders.leases) + 1 + NODE_SIZE;
+    watch_end(me, &permit->watcher);
+    place_forget(me, &permit->place);
+    permit_turn(permit, PERMIT_HELD);
+    permit->rounds = 0;
+    snprintf(permit->node, len, "%s/%s", permit->folders.leases, permit->names[0]);
+    if (permit->stay.leaving)
+        permit_give(me, permit);
+    else
+        stay_granted(me, &permit->stay, permit->node, token, since_ns);
+}
+
+/* Nothing has happened, and core does not want it any more. */
+static bool take_is_off(struct keeper *me, struct permit *permit)
+{
+    if (!permit->stay.leaving)
+        return false;
+    permit_turn(permit, PERMIT_QUEUE);
+    place_leave(me, &permit->place);
+    return true;
+}
+
+static void keep_names(struct permit *permit, const struct zk_text *paths, size_t count)
+{
+    size_t skip = strlen(permit->folders.leases) + 1;
+    permit->count = 0;
+    for (size_t i = 0; i < count; i++) {
+        size_t len = paths[i].len;
+        if (len <= skip || len - skip >= NODE_SIZE)
+            continue;
+        memcpy(permit->names[permit->count], paths[i].at + skip, len - skip);
+        permit->names[permit->count++][len - skip] = '\0';
+    }
+}
+
+static void folder_made(void *session, void *subject, uint64_t word,
+                        const struct zk_reply *reply, int64_t sent_ns,
+                        const hf_error *gone)
+{
+    (void)session;
+    (void)word;
+    (void)sent_ns;
+    (void)gone;
+    struct permit *permit = permit_of(subject);
+    permit->stay.calls--;
+    permit->folder_error = reply ? reply->error : ZK_OK;
+}
+
+static void take_hopeless(struct keeper *me, struct permit *permit, int32_t error)
+{
+    int32_t folder = permit->folder_error;
+    bool made = folder == ZK_OK || folder == ZK_NODEEXISTS;
+    struct zk_reply reply = { .error = made ? error : folder };
+    hf_error why;
+    zoo_reply_error(&reply, NULL, &why);
+    permit_refuse(me, permit, &why);
+}
+
+/* `limit`: the first operation was about the limit. */
+static void take_failed(struct keeper *me, struct permit *permit,
+                        const struct zk_reply *reply, bool limit)
+{
+    size_t failed = 0;
+    while (failed + 1 < reply->count && reply->errors[failed] == ZK_OK)
+        failed++;
+    bool at_limit = limit && failed == 0, at_place = failed + 1 == reply->count;
+    bool absent = reply->error == ZK_NONODE;
+    if (permit->rounds++ == ROUNDS) {
+        take_hopeless(me, permit, reply->error);
+    } else if (at_limit) {
+        permit->unlimited |= reply->error == ZK_NOAUTH;
+        permit_look(me, permit, false);
+    } else if (at_place && absent) { /* deleted by hand */
+        place_forget(me, &permit->place);
+        permit_enter(me, permit);
+    } else if (absent) {
+        permit->missing = true;
+        permit_take(me, permit);
+    } else if (reply->error == ZK_NODEEXISTS) {
+        permit_find(me, permit);
+    } else {
+        take_hopeless(me, permit, reply->error);
+    }
+}
+
+static void take_reply(void *session, void *subject, uint64_t word,
+                       const struct zk_reply *reply, int64_t sent_ns,
+                       const hf_error *gone)
+{
+    struct keeper *me = session;
+    struct permit *permit = permit_of(subject);
+    bool limit = permit->limit_state != LIMIT_FOREIGN;
+    hf_error why;
+    if (!still_due(permit, word))
+        return;
+    if (!reply && gone->code == HF_EUNCERTAIN) {
+        permit->state = PERMIT_UNSURE;
+        permit_pause(me, permit, gone);
+    } else if (reply && reply->error == ZK_OK) {
+        keep_names(permit, reply->paths + limit, reply->count - 1 - limit);
+        permit_taken(me, permit, (uint64_t)reply->zxid, sent_ns);
+    } else if (take_is_off(me, permit)) {
+        return;
+    } else if (reply && reply->count) {
+        take_failed(me, permit, reply, limit);
+    } else if (reply) {
+        zoo_reply_error(reply, gone, &why);
+        permit_refuse(me, permit, &why);
+    } else {
+        permit->state = PERMIT_LOOK;
+        permit_pause(me, permit, gone);
+    }
+}
+
+/* ---- Taking ---------------------------------------------------------------------- */
+
+static void op_for_limit(struct keeper *me, const struct permit *permit,
+                         struct zk_op *op, char text[LIMIT_SIZE])
+{
+    uint32_t limit = permit->stay.ticket->limit;
+    bool same = permit->limit_state == LIMIT_THERE && permit->limit == limit;
+    *op = (struct zk_op){ .path = permit->folders.base,
+                          .data = text,
+                          .version = permit->limit_version };
+    op->what = same ? ZK_OP_CHECK : ZK_OP_SET;
+    if (!same)
+        op->len = limit_write(text, me->layout, permit->stay.kind, limit);
+}
+
+/* Where the server adds numbers all leases of a hold are asked for by one path. */
+static void ops_for_leases(const struct keeper *me, const struct permit *permit,
+                           struct zk_op *ops, char *paths, size_t room,
+                           const char *line, size_t len)
+{
+    bool named = me->layout == LAYOUT_KAZOO;
+    for (uint32_t i = 0; i < permit->nodes; i++) {
+        char *path = paths + i * room, name[NODE_SIZE];
+        lease_name(name, me->layout, &permit->stay.id, permit->permits, i);
+        snprintf(path, room, "%s/%s", permit->folders.leases, name);
+        ops[i] =
+            (struct zk_op){ .what = ZK_OP_CREATE,
+                            .path = path,
+                            .data = line,
+                            .len = len,
+                            .mode = named ? ZK_EPHEMERAL : ZK_EPHEMERAL_SEQUENTIAL };
+    }
+}
+
+void permit_take(struct keeper *me, struct permit *permit)
+{
+    struct zk_op ops[TAKE_OPS];
+    char line[ZOO_DETAILS_SIZE], text[LIMIT_SIZE];
+    size_t room = strlen(permit->folders.leases) + 1 + NODE_SIZE;
+    char *paths = hf__alloc(permit->nodes * room);
+    hf_error why;
+    if (!paths) {
+        hf__fail_code(&why, HF_ENOMEM);
+        permit_refuse(me, permit, &why);
+        return;
+    }
+    size_t count = 0, len = zoo_details_write(&me->self, permit->stay.ticket,
+                                              me->host->ops->now(me->host), 0, line);
+    permit_turn(permit, PERMIT_TAKE);
+    if (permit->limit_state != LIMIT_FOREIGN)
+        op_for_limit(me, permit, &ops[count++], text);
+    ops_for_leases(me, permit, ops + count, paths, room, line, len);
+    count += permit->nodes;
+    ops[count++] = (struct zk_op){ .what = ZK_OP_DELETE,
+                                   .path = permit->place.path,
+                                   .version = -1 };
+    zk_gather(me->zk);
+    if (permit->missing) { /* in one flight: an empty folder may be gone in a moment */
+        permit->stay.calls++;
+        zk_make(me->zk, permit->folders.leases, folder_made, &permit->stay, 0);
+    }
+    permit->missing = false;
+    permit->stay.calls++;
+    zk_multi(me->zk, ops, count, take_reply, &permit->stay, permit->turn);
+    zk_flush(me->zk);
+    hf__free(paths);
+}
+
+/* ---- Finding --------------------------------------------------------------------- */
+
+/* It was not carried out, and cannot be any more: the sync has seen to that. */
+static void not_taken(struct keeper *me, struct permit *permit)
+{
+    permit->count = 0;
+    if (take_is_off(me, permit))
+        return;
+    permit_look(me, permit, false);
+}
+
+static void owner_reply(void *session, void *subject, uint64_t word,
+                        const struct zk_reply *reply, int64_t sent_ns,
+                        const hf_error *gone)
+{
+    struct keeper *me = session;
+    struct permit *permit = permit_of(subject);
+    char path[PATH_SIZE];
+    if (!still_due(permit, word))
+        return;
+    if (!reply) {
+        permit_pause(me, permit, gone);
+    } else if (reply->error == ZK_OK &&
+               reply->stat.ephemeral_owner == zk_session_id(me->zk)) {
+        permit_taken(me, permit, (uint64_t)reply->stat.czxid, sent_ns);
+    } else { /* of a former session of ours: the server is about to delete it */
+        for (uint32_t i = 0; i < permit->count && reply->error == ZK_OK; i++) {
+            node_path(permit, i, path);
+            litter_add(me, path, strlen(path));
+        }
+        not_taken(me, permit);
+    }
+}
+
+static void find_reply(void *session, void *subject, uint64_t word,
+                       const struct zk_reply *reply, int64_t sent_ns,
+                       const hf_error *gone)
+{
+    (void)sent_ns;
+    struct keeper *me = session;
+    struct permit *permit = permit_of(subject);
+    char path[PATH_SIZE];
+    hf_error why;
+    if (!still_due(permit, word))
+        return;
+    bool absent = reply && reply->error == ZK_NONODE;
+    if (!absent && zoo_reply_error(reply, gone, &why) != 0) {
+        permit_pause(me, permit, &why);
+        return;
+    }
+    permit_count(permit, me->layout, reply);
+    if (permit->count < permit->nodes) { /* all of them, or none */
+        not_taken(me, permit);
+        return;
+    }
+    node_path(permit, 0, path);
+    permit->stay.calls++;
+    zk_exists(me->zk, path, false, owner_reply, &permit->stay, permit->turn);
+}
+
+void permit_find(struct keeper *me, struct permit *permit)
+{
+    permit_turn(permit, PERMIT_UNSURE);
+    zk_gather(me->zk);
+    zk_sync(me->zk, permit->folders.leases, NULL, NULL, 0);
+    permit->stay.calls++;
+    zk_children(me->zk, permit->folders.leases, false, find_reply, &permit->stay,
+                permit->turn);
+    zk_flush(me->zk);
+}
+
+/* ---- Giving back ----------------------------------------------------------------- */
+
+static void give_reply(void *session, void *subject, uint64_t word,
+                       const struct zk_reply *reply, int64_t sent_ns,
+                       const hf_error *gone)
+{
+    (void)sent_ns;
+    struct keeper *me = session;
+    struct permit *permit = permit_of(subject);
+    if (!still_due(permit, word))
+        return;
+    bool known = reply && (reply->error == ZK_OK || reply->error == ZK_NONODE);
+    permit->some |= reply && reply->error == ZK_OK;
+    permit->doubt |= !known;
+    permit->unsure |= !reply && gone->code == HF_EUNCERTAIN;
+    if (--permit->left > 0)
+        return;
+    if (permit->doubt) {
+        if (zk_is_up(me->zk))
+            keeper_stall(me);
+        stay_left(me, &permit->stay, HF_WITHDRAWAL_UNKNOWN);
+        return;
+    }
+    permit_turn(permit, PERMIT_NONE);
+    permit->count = 0;
+    stay_left(me, &permit->stay,
+              permit->some || permit->unsure ? HF_WITHDRAWN : HF_GONE);
+}
+
+/* Answers inside the calls are "no connection", and leave the stay where it is. */
+void permit_give(struct keeper *me, struct permit *permit)
+{
+    char path[PATH_SIZE];
+    permit_turn(permit, PERMIT_GIVE);
+    permit->doubt = false;
+    permit->left = permit->count;
+    permit->stay.calls += permit->count;
+    zk_gather(me->zk);
+    for (uint32_t i = 0; i < permit->count; i++) {
+        node_path(permit, i, path);
+        zk_delete(me->zk, path, -1, give_reply, &permit->stay, permit->turn);
+    }
+    zk_flush(me->zk);
+}

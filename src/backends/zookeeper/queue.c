@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The rules of a folder's queue, over a listing as the server gave it: in no order.
+ *
+ * The lowest number says what kind of lock the folder is.
+ */
+#include "queue.h"
+
+#include <string.h>
+
+static bool is_contender(const struct node *node)
+{
+    return node->form == NODE_LOCK || node->form == NODE_READ ||
+           node->form == NODE_WRITE;
+}
+
+static bool same_id(const struct node *node, const struct hf_id *id)
+{
+    return node->has_id && memcmp(&node->id, id, sizeof(*id)) == 0;
+}
+
+static bool name_is(const struct zk_text *name, const char *text, size_t len)
+{
+    return name->len == len && memcmp(name->at, text, len) == 0;
+}
+
+static bool is_family(enum layout layout, enum node_form one, enum node_form other)
+{
+    return layout == LAYOUT_KAZOO || (one == NODE_LOCK) == (other == NODE_LOCK);
+}
+
+/* A writer that turns into a reader has a new node of the same number, which is nobody
+ * that its successor has seen; a reader does not mind. */
+static bool is_direct(enum layout layout, enum node_form form, enum node_form ahead)
+{
+    if (form == NODE_READ || ahead == NODE_READ)
+        return true;
+    return layout == LAYOUT_CURATOR && form == NODE_LOCK && ahead == NODE_LOCK;
+}
+
+struct walk {
+    struct node own, lowest, nearest;
+    bool any;
+};
+
+static void look_at(struct queue_view *view, struct walk *walk, enum layout layout,
+                    enum node_form form, const struct hf_id *id,
+                    const struct zk_text *name, size_t index)
+{
+    struct node node;
+    node_parse(&node, layout, name->at, name->len);
+    if (!is_contender(&node))
+        return;
+    if (!walk->any || node_compare(&node, &walk->lowest) < 0)
+        walk->lowest = node;
+    walk->any = true;
+    if (index == view->own)
+        return;
+    if (same_id(&node, id))
+        view->extra = index;
+    if (view->own != NO_NODE && node_compare(&node, &walk->own) > 0)
+        return;
+    if (form == NODE_READ && node.form == NODE_READ)
+        return;
+    view->blockers++;
+    if (view->nearest == NO_NODE || node_compare(&node, &walk->nearest) > 0) {
+        view->nearest = index;
+        walk->nearest = node;
+    }
+}
+
+void queue_judge(struct queue_view *view, enum layout layout, enum node_form form,
+                 const char *own, size_t own_len, const struct hf_id *id,
+                 const struct zk_text *names, size_t count)
+{
+    struct walk walk = { .any = false };
+    *view = (struct queue_view){ .own = NO_NODE, .nearest = NO_NODE, .extra = NO_NODE };
+    for (size_t i = 0; own && i < count && view->own == NO_NODE; i++)
+        if (name_is(&names[i], own, own_len))
+            view->own = i;
+    if (own)
+        node_parse(&walk.own, layout, own, own_len);
+    for (size_t i = 0; i < count; i++)
+        look_at(view, &walk, layout, form, id, &names[i], i);
+    view->direct = view->blockers == 1 && is_direct(layout, form, walk.nearest.form);
+    view->mismatch = walk.any && !is_family(layout, form, walk.lowest.form);
+}
+
+size_t queue_find(enum layout layout, const struct hf_id *id,
+                  const struct zk_text *names, size_t count)
+{
+    struct node node, best;
+    size_t found = NO_NODE;
+    for (size_t i = 0; i < count; i++) {
+        node_parse(&node, layout, names[i].at, names[i].len);
+        if (!is_contender(&node) || !same_id(&node, id))
+            continue;
+        if (found == NO_NODE || node_compare(&node, &best) < 0) {
+            found = i;
+            best = node;
+        }
+    }
+    return found;
+}

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Renewal, and what is told at once about a hold.
+ *
+ * The session is the lease: any answer proves it for all. So a renewal asks whether the
+ * nodes are still there, all of them in one flight, or for those that are watched
+ * merely whether the server is: one ping for all. A check asks behind a sync, because
+ * this server may not have heard yet that somebody took the node away. A batch lives
+ * until its last call is answered; a ticket that is forgotten meanwhile is struck out of
+ * it. No answer is "unknown" for each: core asks again until the lease is over.
+ *
+ * Interest: a watch on our own node tells when it is taken away, and when somebody asks
+ * for it by writing __REVOKE__ into it, which is Curator's way.
+ */
+#include "session.h"
+
+#include "../../base/mem.h"
+
+#include <string.h>
+
+static const char revocation[] = "__REVOKE__";
+
+#define WATCHED UINT64_MAX /* word of the ping */
+
+struct batch {
+    struct hf_link link;
+    enum hf_renew_mode mode;
+    uint32_t count, calls;
+    struct {
+        struct hf_ticket *ticket; /* NULL: answered, or struck out */
+        bool watched;
+    } of[];
+};
+
+void zoo_renew_forget(struct keeper *me, const struct stay *stay)
+{
+    for (HF_EACH(link, &me->batches)) {
+        struct batch *batch = HF_CONTAINER(link, struct batch, link);
+        for (uint32_t i = 0; i < batch->count; i++)
+            if (batch->of[i].ticket && batch->of[i].ticket == stay->ticket)
+                batch->of[i].ticket = NULL;
+    }
+}
+
+static void batch_free(struct batch *batch)
+{
+    hf__list_remove(&batch->link);
+    hf__free(batch);
+}
+
+void zoo_renew_done(struct keeper *me)
+{
+    for (struct hf_link *link; (link = hf__list_first(&me->batches));)
+        batch_free(HF_CONTAINER(link, struct batch, link));
+}
+
+/* ---- Answers --------------------------------------------------------------------- */
+
+static void tell(struct keeper *me, struct hf_ticket *ticket, enum hf_renew_mode mode,
+                 enum hf_renewal answer, int64_t sent_ns)
+{
+    struct stay *stay = stay_of(ticket);
+    if (!stay || !stay->held)
+        answer = HF_RENEWAL_LOST;
+    if (answer == HF_STILL_HELD && mode == HF_RENEW) {
+        stay->since_ns = sent_ns;
+        stay->ttl_ns = stay_lease(me, stay, ticket->ttl_ns, sent_ns);
+        answer = HF_RENEWED;
+    }
+    if (answer == HF_RENEWAL_LOST && stay)
+        stay_lost(me, stay);
+    struct hf_lease lease = { sent_ns, stay ? stay->ttl_ns : ticket->ttl_ns };
+    me->host->ops->renewed(me->host, ticket, answer, &lease);
+}
+
+static enum hf_renewal answer_of(struct keeper *me, const struct zk_reply *reply,
+                                 bool watched)
+{
+    if (!reply || (reply->error != ZK_OK && reply->error != ZK_NONODE))
+        return HF_RENEWAL_UNKNOWN;
+    if (watched)
+        return HF_STILL_HELD;
+    bool ours =
+        reply->error == ZK_OK && reply->stat.ephemeral_owner == zk_session_id(me->zk);
+    return ours ? HF_STILL_HELD : HF_RENEWAL_LOST;
+}
+
+static void batch_done(void *session, void *subject, uint64_t word,
+                       const struct zk_reply *reply, int64_t sent_ns,
+                       const hf_error *why)
+{
+    (void)why;
+    struct keeper *me = session;
+    struct batch *batch = subject;
+    bool ping = word == WATCHED;
+    for (uint32_t i = 0; i < batch->count; i++) {
+        struct hf_ticket *ticket = batch->of[i].ticket;
+        if (!ticket || (ping ? !batch->of[i].watched : i != word))
+            continue;
+        batch->of[i].ticket = NULL;
+        tell(me, ticket, batch->mode, answer_of(me, reply, ping), sent_ns);
+    }
+    if (--batch->calls == 0)
+        batch_free(batch);
+}
+
+/* ---- Asking ---------------------------------------------------------------------- */
+
+static void batch_send(struct keeper *me, struct batch *batch)
+{
+    bool ping = false;
+    batch->calls = 1; /* so that it lives until all is sent */
+    zk_gather(me->zk);
+    for (uint32_t i = 0; i < batch->count; i++) {
+        struct hf_ticket *ticket = batch->of[i].ticket;
+        struct stay *stay = ticket ? stay_of(ticket) : NULL;
+        if (!stay || !stay->held) {
+            batch->of[i].ticket = NULL;
+            if (ticket)
+                tell(me, ticket, batch->mode, HF_RENEWAL_LOST, 0);
+            continue;
+        }
+        batch->of[i].watched = batch->mode == HF_RENEW && hf__linked(&stay->own.link);
+        ping |= batch->of[i].watched;
+        if (batch->of[i].watched)
+            continue;
+        batch->calls++;
+        if (batch->mode == HF_CHECK)
+            zk_sync(me->zk, stay->node, NULL, NULL, 0);
+        zk_exists(me->zk, stay->node, false, batch_done, batch, i);
+    }
+    if (ping) {
+        batch->calls++;
+        zk_ping(me->zk, batch_done, batch, WATCHED);
+    }
+    zk_flush(me->zk);
+    if (--batch->calls == 0)
+        batch_free(batch);
+}
+
+void keeper_renew(void *session, struct hf_ticket *const *tickets, size_t count,
+                  enum hf_renew_mode mode)
+{
+    struct keeper *me = session;
+    struct batch *batch = hf__alloc(sizeof(*batch) + count * sizeof(batch->of[0]));
+    for (size_t i = 0; !batch && i < count; i++)
+        me->host->ops->renewed(me->host, tickets[i], HF_RENEWAL_UNKNOWN, NULL);
+    if (!batch)
+        return;
+    batch->mode = mode;
+    batch->count = (uint32_t)count;
+    for (size_t i = 0; i < count; i++)
+        batch->of[i].ticket = tickets[i];
+    hf__list_push_back(&me->batches, &batch->link);
+    batch_send(me, batch);
+}
+
+/* ---- Interest -------------------------------------------------------------------- */
+
+static void own_fired(struct keeper *me, struct watcher *watcher,
+                      enum zk_event_type type)
+{
+    struct stay *stay = HF_CONTAINER(watcher, struct stay, own);
+    if (type == ZK_DELETED)
+        stay_lost(me, stay);
+    else if (stay->held)
+        interest_up(me, stay);
+}
+
+static void own_done(void *session, void *subject, uint64_t word,
+                     const struct zk_reply *reply, int64_t sent_ns, const hf_error *why)
+{
+    (void)word;
+    (void)sent_ns;
+    (void)why;
+    struct keeper *me = session;
+    struct stay *stay = subject;
+    stay->calls--;
+    if (!reply || reply->error != ZK_OK)
+        watch_void(&stay->own);
+    if (!reply || !stay->held)
+        return;
+    if (reply->error == ZK_NONODE) {
+        stay_lost(me, stay);
+    } else if (reply->data.len == sizeof(revocation) - 1 &&
+               memcmp(reply->data.at, revocation, reply->data.len) == 0 &&
+               reply->stat.mzxid != stay->revoked_mzxid) {
+        stay->revoked_mzxid = reply->stat.mzxid;
+        me->host->ops->event(me->host, stay->ticket, HF_EVENT_REVOKED);
+    }
+}
+
+void interest_up(struct keeper *me, struct stay *stay)
+{
+    if (!stay->interested || hf__linked(&stay->own.link) || !zk_is_up(me->zk))
+        return;
+    watch_set(me, &stay->own, stay->node, own_fired);
+    stay->calls++;
+    zk_get(me->zk, stay->node, true, own_done, stay, 0);
+}
+
+void keeper_interest(void *session, struct hf_ticket *ticket)
+{
+    struct keeper *me = session;
+    struct stay *stay = stay_of(ticket);
+    if (!stay || !stay->held)
+        return;
+    stay->interested = true;
+    interest_up(me, stay);
+}

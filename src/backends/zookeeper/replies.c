@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What several files need: errors of the server as codes, nodes that have to go,
+ * requests that take more than one call.
+ *
+ * Litter is a node of ours that nobody waits for: the remains of a create whose answer
+ * got lost. It is deleted again and again until it is known to be gone, or its session
+ * is, and it with that. Under the client's lock.
+ */
+#include "session.h"
+
+#include "../../base/clock.h"
+#include "../../base/error.h"
+#include "../../base/mem.h"
+
+#include <string.h>
+
+#define STALL_NS (100 * HF_NS_PER_MS)
+
+/* ---- Errors ---------------------------------------------------------------------- */
+
+static const struct {
+    int32_t error;
+    int code;
+    const char *sentence;
+} errors[] = {
+    { ZK_NONODE, HF_EREFUSED, "the folder went away again and again" },
+    { ZK_NOAUTH, HF_EREFUSED, "the server says: no permission" },
+    { ZK_AUTHFAILED, HF_EREFUSED, "the server says: authentication failed" },
+    { ZK_INVALIDACL, HF_EREFUSED, "the server says: invalid access list" },
+    { ZK_NOTREADONLY, HF_EUNREACHABLE, "the server can only be read for now" },
+    { ZK_THROTTLED, HF_EUNREACHABLE, "the server is too busy" },
+    { ZK_SESSIONEXPIRED, HF_EUNCERTAIN, "the session is over" },
+    { ZK_SESSIONMOVED, HF_EUNCERTAIN, "the session has moved to another server" },
+    { ZK_QUOTAEXCEEDED, HF_EFULL, "the server says: a quota is used up" },
+    { ZK_UNIMPLEMENTED, HF_EUNSUPPORTED, "the server is too old (3.5 is needed)" },
+    { ZK_NOCHILDRENFOREPHEMERALS, HF_EMISMATCH,
+      "the name, or one above it, is an ephemeral node" },
+};
+
+int zoo_reply_error(const struct zk_reply *reply, const hf_error *why,
+                    hf_error *ret_why)
+{
+    if (!reply) {
+        *ret_why = *why;
+        return why->code;
+    }
+    if (reply->error == ZK_OK)
+        return 0;
+    for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++)
+        if (errors[i].error == reply->error)
+            return hf__fail(ret_why, errors[i].code, "%s", errors[i].sentence);
+    return hf__fail(ret_why, HF_EREFUSED, "the server says: error %d",
+                    (int)reply->error);
+}
+
+/* ---- Litter ---------------------------------------------------------------------- */
+
+struct litter {
+    struct hf_link link;
+    bool flying;
+    char path[];
+};
+
+static void litter_gone(void *session, void *subject, uint64_t word,
+                        const struct zk_reply *reply, int64_t sent_ns,
+                        const hf_error *why)
+{
+    (void)word;
+    (void)sent_ns;
+    (void)why;
+    struct keeper *me = session;
+    struct litter *litter = subject;
+    litter->flying = false;
+    if (reply && (reply->error == ZK_OK || reply->error == ZK_NONODE)) {
+        hf__list_remove(&litter->link);
+        hf__free(litter);
+    } else if (zk_is_up(me->zk)) {
+        keeper_stall(me);
+    }
+}
+
+static void litter_delete(struct keeper *me, struct litter *litter)
+{
+    litter->flying = true;
+    zk_delete(me->zk, litter->path, -1, litter_gone, litter, 0);
+}
+
+/* Out of memory: once, and hope; it ends with the session at the latest. */
+void litter_add(struct keeper *me, const char *path, size_t len)
+{
+    struct litter *litter = hf__alloc(sizeof(*litter) + len + 1);
+    if (!litter) {
+        zk_delete(me->zk, path, -1, NULL, NULL, 0);
+        return;
+    }
+    memcpy(litter->path, path, len);
+    hf__list_push_back(&me->litter, &litter->link);
+    litter_delete(me, litter);
+}
+
+void litter_up(struct keeper *me)
+{
+    for (HF_EACH_SAFE(link, &me->litter)) {
+        struct litter *litter = HF_CONTAINER(link, struct litter, link);
+        if (!litter->flying)
+            litter_delete(me, litter);
+    }
+}
+
+void litter_done(struct keeper *me)
+{
+    for (struct hf_link *link; (link = hf__list_first(&me->litter));) {
+        struct litter *litter = HF_CONTAINER(link, struct litter, link);
+        if (litter->flying)
+            zk_forget(me->zk, litter);
+        hf__list_remove(link);
+        hf__free(litter);
+    }
+}
+
+/* ---- Stalls ---------------------------------------------------------------------- */
+
+static void stall_over(void *arg)
+{
+    struct keeper *me = arg;
+    if (!zk_is_up(me->zk))
+        return;
+    litter_up(me);
+    stays_up(me, false);
+}
+
+void keeper_stall(struct keeper *me)
+{
+    if (me->stall.slot || me->closing)
+        return;
+    me->stall.callback = stall_over;
+    me->stall.arg = me;
+    me->host->ops->set_timer(me->host, &me->stall,
+                             me->host->ops->now(me->host) + STALL_NS);
+}
+
+/* ---- Jobs ------------------------------------------------------------------------ */
+
+struct job *job_begin(struct keeper *me, struct hf_request *request, size_t size,
+                      void (*done)(struct keeper *, struct job *))
+{
+    hf_error why;
+    struct job *job = hf__alloc(size);
+    if (!job) {
+        hf__fail_code(&why, HF_ENOMEM);
+        me->host->ops->answered(me->host, request, HF_ENOMEM, &why);
+        return NULL;
+    }
+    job->request = request;
+    job->done = done;
+    hf__list_push_back(&me->jobs, &job->link);
+    return job;
+}
+
+static void job_free(struct keeper *me, struct job *job)
+{
+    zk_forget(me->zk, job);
+    hf__list_remove(&job->link);
+    if (job->done)
+        job->done(me, job);
+    hf__free(job);
+}
+
+void job_end(struct keeper *me, struct job *job, int rc, const hf_error *why)
+{
+    struct hf_request *request = job->request;
+    hf_error copy = why ? *why : (hf_error){ .code = 0 };
+    job_free(me, job);
+    me->host->ops->answered(me->host, request, rc, why ? &copy : NULL);
+}
+
+void jobs_forget(struct keeper *me, const void *request)
+{
+    for (HF_EACH_SAFE(link, &me->jobs)) {
+        struct job *job = HF_CONTAINER(link, struct job, link);
+        if (job->request == request)
+            job_free(me, job);
+    }
+}
+
+void jobs_done(struct keeper *me)
+{
+    for (struct hf_link *link; (link = hf__list_first(&me->jobs));)
+        job_free(me, HF_CONTAINER(link, struct job, link));
+}

@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the files of the zookeeper store share: the session, its stays, places, watches.
+ *
+ * A *stay* is what the session has of a ticket, from its first attempt until nothing of
+ * it can be on the server any more: it outlives the ticket if core forgets that
+ * (stay->ticket is NULL then, and all that is left to do is to leave). ticket->store[0]
+ * is its stay. Each kind has a struct of its own, a stay first, and a table of what to
+ * do with it; zookeeper.c calls through the table.
+ *
+ * A *place* is one node in one queue (a mutex's folder, P/locks of a semaphore). It
+ * finds out when it is the first, and it leaves. It belongs to a stay.
+ *
+ * Down is not the end: whatever has to go on does so at `up`. Nodes are gone only when
+ * the session is (`expired`).
+ *
+ * Calls to the wire may be answered inside the call. Whoever sends several in a row
+ * must see to it that the first answer does not free what the others still need.
+ */
+#ifndef HF_ZOOKEEPER_SESSION_H
+#define HF_ZOOKEEPER_SESSION_H
+
+#include "../../base/list.h"
+#include "details.h"
+#include "errands.h"
+#include "names.h"
+#include "wire/zk.h"
+
+enum { WATCH_BUCKETS = 256 };
+
+struct keeper {
+    struct hf_host *host;
+    struct zk *zk;
+    enum layout layout;
+    bool closing;
+
+    struct hf_link stays;
+    struct hf_link jobs;    /* requests that take more than one call */
+    struct hf_link batches; /* renewals under way */
+    struct hf_link litter;  /* nodes to delete, whatever it takes */
+    struct hf_link watchers[WATCH_BUCKETS];
+    struct hf_timer stall; /* something could not be sent though we are connected */
+
+    struct errands errands; /* of changes.c */
+    struct zoo_self self;   /* for the data of our nodes: zoo_details_write() */
+};
+
+/* ---- watch.c: who waits for which path ---------------------------------------------
+ *
+ * A watcher is set before the call that sets the server's watch. When the path fires
+ * (once), the watcher is taken off and `fired` is called; it may be told of something
+ * that happened before its own call, so it has to look, and to set itself again. At the
+ * end of a session all are dropped, untold: `expired` tells the stays. */
+struct watcher;
+typedef void watch_fired(struct keeper *me, struct watcher *watcher,
+                         enum zk_event_type type);
+struct watcher {
+    struct hf_link link; /* zeroed: not set */
+    uint32_t hash;
+    const char *path; /* the owner's; must live while it is set */
+    watch_fired *fired;
+};
+
+void watch_init(struct keeper *me);
+void watch_set(struct keeper *me, struct watcher *watcher, const char *path,
+               watch_fired *fired); /* moves one that is set, as watch_end() does */
+/* Takes it off, and the server's watch too. */
+void watch_end(struct keeper *me, struct watcher *watcher);
+/* Takes it off where the server has no watch: the call said NONODE, or got no reply. */
+void watch_void(struct watcher *watcher);
+void watch_event(struct keeper *me, enum zk_event_type type, const char *path,
+                 size_t len);
+void watch_drop_all(struct keeper *me);
+
+/* ---- stays.c: stays ------------------------------------------------------------- */
+
+struct stay;
+struct stay_ops {
+    /* Asked again: say what is the case. */
+    void (*attempt)(struct keeper *me, struct stay *stay);
+    /* Leave, and answer stay_left(), now or later. Repeated at any time. The ticket may
+     * be gone (forgotten), or core has not asked (the lease is over: stay->leaving is
+     * false): the same, stays.c knows. */
+    void (*withdraw)(struct keeper *me, struct stay *stay);
+    /* Connected again, on the same session (look again at what you wait for, repeat
+     * what got no answer), or on a fresh one (after `expired`: begin anew). Also when a
+     * call could not be sent for want of memory (keeper_stall). */
+    void (*up)(struct keeper *me, struct stay *stay, bool fresh);
+    /* Every node is gone. stays.c tells core of a hold, and ends a stay that leaves. */
+    void (*expired)(struct keeper *me, struct stay *stay);
+    /* Free what belongs to the kind; the stay itself is freed by stays.c. */
+    void (*done)(struct keeper *me, struct stay *stay);
+};
+
+struct stay {
+    struct hf_link link;
+    const struct stay_ops *ops;
+    struct hf_ticket *ticket; /* NULL: forgotten */
+    struct hf_id id;
+    int32_t kind;
+    bool held;       /* by all we know */
+    bool leaving;    /* withdrawn or forgotten */
+    bool answered;   /* core has been told queued, or granted */
+    bool over;       /* the hold was lost, to its lease or with the session */
+    bool interested; /* core wants to hear at once */
+    uint64_t token;
+    const char *node; /* path of the node that proves the hold; the kind's memory */
+    int64_t ttl_ns, since_ns;
+    struct hf_timer lease; /* takes the node away when nobody renews */
+    struct watcher own;    /* of `node`: core wants to hear at once */
+    int64_t revoked_mzxid; /* the change that was told as a revocation */
+    struct keeper *keeper; /* for the timer */
+    uint32_t calls;        /* with the stay as their subject, under way */
+};
+
+/* A stay of `size` bytes for the ticket, in me->stays and ticket->store[0]. NULL: out
+ * of memory, `failed` has been told. */
+struct stay *stay_begin(struct keeper *me, struct hf_ticket *ticket, size_t size,
+                        const struct stay_ops *ops);
+/* Ends it: ops->done(), answers under way are dropped, the memory goes. No answer. */
+void stay_end(struct keeper *me, struct stay *stay);
+
+/* It is in: `node` proves it from here on. Tells core. Not for stays that leave.
+ * since_ns: a moment before the request that proved it was sent; 0: an event did. */
+void stay_granted(struct keeper *me, struct stay *stay, const char *node,
+                  uint64_t token, int64_t since_ns);
+void stay_grant_again(struct keeper *me, struct stay *stay);
+void stay_queued(struct keeper *me, struct stay *stay); /* tells core, once */
+/* Tells core. HF_EUNREACHABLE, HF_EUNCERTAIN leave the stay open; else it is ended:
+ * nothing of it may be on the server, and `stay` is not to be touched any more. */
+void stay_failed(struct keeper *me, struct stay *stay, const hf_error *why);
+void stay_busy(struct keeper *me, struct stay *stay); /* tells core and ends it */
+/* Tells core. HF_WITHDRAWN, HF_GONE end the stay: do not touch it any more. */
+void stay_left(struct keeper *me, struct stay *stay, enum hf_withdrawal answer);
+/* The node has gone (evicted, expired): tells core, once. The stay stays until it is
+ * withdrawn. */
+void stay_lost(struct keeper *me, struct stay *stay);
+
+/* The lease that can be given, of ttl_ns from since_ns; sets the timer that ends it. */
+int64_t stay_lease(struct keeper *me, struct stay *stay, int64_t ttl_ns,
+                   int64_t since_ns);
+
+void keeper_withdraw(void *session, struct hf_ticket *ticket);
+void stays_forget(struct keeper *me, const void *gone);
+void stays_up(struct keeper *me, bool fresh);
+void stays_expired(struct keeper *me);
+void stays_done(struct keeper *me);
+
+static inline struct stay *stay_of(const struct hf_ticket *ticket)
+{
+    return (struct stay *)(uintptr_t)ticket->store[0];
+}
+
+/* ---- places.c: places in queues -------------------------------------------------- */
+
+struct place;
+struct place_user {
+    /* The first one in the queue (a reader: no writer before it). since_ns: a moment
+     * before the request that showed it; 0: an event did. */
+    void (*in)(struct keeper *me, struct place *place, int64_t since_ns);
+    /* Others come first; told once per entry. */
+    void (*queued)(struct keeper *me, struct place *place);
+    /* HF_EUNREACHABLE, HF_EUNCERTAIN: goes on by itself at `up`. Anything else: it is
+     * over, nothing is on the server, the place is idle. */
+    void (*failed)(struct keeper *me, struct place *place, const hf_error *why);
+    /* Answer to place_leave(). After HF_WITHDRAWN or HF_GONE the place is idle. */
+    void (*left)(struct keeper *me, struct place *place, enum hf_withdrawal answer);
+    /* May be NULL. Our node is in the folder, for the first time, among these children:
+     * is it a folder for us? False: not known yet, or refused; place_list() or
+     * place_refuse() comes later, or came. Locks of the wrong form have been refused
+     * already. */
+    bool (*check)(struct keeper *me, struct place *place, const struct zk_reply *reply);
+};
+
+enum place_state {
+    PLACE_IDLE = 0, /* nothing is there */
+    PLACE_ENTERING, /* create and list are under way */
+    PLACE_UNKNOWN,  /* a create may have got there: find out */
+    PLACE_LISTING,
+    PLACE_WAITING, /* the one ahead is watched */
+    PLACE_IN,
+    PLACE_LEAVING, /* delete is under way, or due at the next `up` */
+};
+
+struct place {
+    struct stay *stay;
+    const struct place_user *user;
+    enum node_form form;
+    enum place_state state;
+    bool leave;     /* place_leave() was called */
+    bool told;      /* `queued` was */
+    bool sending;   /* answers that come meanwhile are looked at afterwards */
+    bool flying;    /* the answer of this turn is to come */
+    bool checked;   /* the folder is of our kind */
+    bool unsure;    /* a delete may have got there */
+    bool direct;    /* when the one ahead has gone, nobody is ahead */
+    bool sure;      /* our own node is watched, and was there */
+    uint8_t rounds; /* of making parents without success */
+    int32_t parents_error;
+    hf_error verdict; /* code 0, or why it has to leave */
+    uint32_t turn;    /* answers of former turns are of no interest */
+    uint32_t calls;
+    int64_t czxid;     /* of our node: the token */
+    size_t folder_len; /* path[0 .. folder_len) is the folder */
+    char *path;        /* of our node, once it is known; room for NODE_ROOM */
+    char *ahead;       /* of the one that is watched; the same memory block */
+    struct watcher watcher, self; /* of the one ahead, and of our own node */
+};
+
+/* `folder`: of the queue. 0 or HF_ENOMEM. */
+int place_init(struct place *place, struct stay *stay, const struct place_user *user,
+               enum node_form form, const char *folder, size_t folder_len);
+void place_enter(struct keeper *me, struct place *place); /* from PLACE_IDLE */
+/* Leaves; may be repeated. If the place is idle, `left` is told inside. */
+void place_leave(struct keeper *me, struct place *place);
+/* Looks (again) whose turn it is. */
+void place_list(struct keeper *me, struct place *place);
+/* The queue will not have us: leaves it, and then says `failed` with that. */
+void place_refuse(struct keeper *me, struct place *place, const hf_error *why);
+/* Our node is known to be gone (somebody's multi deleted it): idle, without a word. */
+void place_forget(struct keeper *me, struct place *place);
+void place_up(struct keeper *me, struct place *place);      /* same session: goes on */
+void place_expired(struct keeper *me, struct place *place); /* idle, without a word */
+void place_done(struct keeper *me, struct place *place);
+
+/* ---- replies.c: what several of them need ---------------------------------------- */
+
+/* Deletes that node, again and again until it is known to be gone. */
+void litter_add(struct keeper *me, const char *path, size_t len);
+void litter_up(struct keeper *me);
+void litter_done(struct keeper *me); /* forgets them: their session is over */
+/* Something could not be sent though the wire is up: `up` comes to all later. */
+void keeper_stall(struct keeper *me);
+
+/* A reply that is an error, or none, as a code with a sentence; 0 if it is neither. */
+int zoo_reply_error(const struct zk_reply *reply, const hf_error *why,
+                    hf_error *ret_why);
+
+/* ---- Kinds ----------------------------------------------------------------------- */
+
+void locks_attempt(struct keeper *me, struct hf_ticket *ticket);    /* locks.c */
+void single_attempt(struct keeper *me, struct hf_ticket *ticket);   /* single.c */
+void permits_attempt(struct keeper *me, struct hf_ticket *ticket);  /* permits.c */
+void expiring_attempt(struct keeper *me, struct hf_ticket *ticket); /* expiring.c */
+void latch_attempt(struct keeper *me, struct hf_ticket *ticket);    /* latches.c */
+
+void keeper_renew(void *session, struct hf_ticket *const *tickets, size_t count,
+                  enum hf_renew_mode mode); /* renew.c */
+void keeper_interest(void *session, struct hf_ticket *ticket);
+void interest_up(struct keeper *me,
+                 struct stay *stay); /* sets the watch if it is due */
+void zoo_renew_forget(struct keeper *me, const struct stay *stay);
+void zoo_renew_done(struct keeper *me);
+
+/* Requests. What needs more than one call is a job: it is in me->jobs, its calls have
+ * it as their subject, and job_end() frees it. A request that is forgotten ends its
+ * job; so does the end of the session's memory. `down` is answered by the calls. */
+struct job {
+    struct hf_link link;
+    struct hf_request *request;
+    void (*done)(struct keeper *me, struct job *job); /* frees what hangs on it */
+};
+struct job *job_begin(struct keeper *me, struct hf_request *request, size_t size,
+                      void (*done)(struct keeper *, struct job *)); /* NULL: told */
+void job_end(struct keeper *me, struct job *job, int rc, const hf_error *why);
+void jobs_forget(struct keeper *me, const void *request);
+void jobs_done(struct keeper *me);
+
+void latch_ask(struct keeper *me, struct hf_request *request);     /* latches.c */
+void cell_ask(struct keeper *me, struct hf_request *request);      /* cells.c */
+void inspect_ask(struct keeper *me, struct hf_request *request);   /* inspect.c */
+void evict_ask(struct keeper *me, struct hf_request *request);     /* inspect.c */
+void revoke_ask(struct keeper *me, struct hf_request *request);    /* inspect.c */
+void diagnose_ask(struct keeper *me, struct hf_request *request);  /* diagnose.c */
+void downgrade_ask(struct keeper *me, struct hf_request *request); /* locks.c */
+void downgrade_forget(struct keeper *me, const void *request);
+
+#endif

@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * layout=single: the lock is one ephemeral node, and everybody who waits watches it.
+ *
+ * This is the form that texts about ZooKeeper begin with, for whoever shares locks with
+ * such a program. It is a herd: when the node goes, all who wait are told and all of
+ * them try to create it, and one gets through. Nobody is first, and nobody who waits
+ * can be seen. An ephemeral node has no children, so a name is one component, its
+ * slashes encoded; the folder, if there is one, belongs into the URL.
+ *
+ * The node's data says whose it is (id=...), so that a create without an answer is
+ * found again.
+ */
+#include "session.h"
+
+#include "../../base/error.h"
+#include "../../base/mem.h"
+#include "../../base/text.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { ROUNDS = 100, ID_DIGITS = 32 };
+
+enum single_state {
+    SINGLE_IDLE = 0,
+    SINGLE_CREATING,
+    SINGLE_LOOKING, /* at whoever has it; also when a create was not answered */
+    SINGLE_WAITING,
+    SINGLE_HELD,
+    SINGLE_LEAVING,
+};
+
+struct single {
+    struct stay stay;
+    enum single_state state;
+    bool flying; /* its answer is to come */
+    bool maybe;  /* a node of ours may be there */
+    uint8_t rounds;
+    uint32_t turn;
+    struct watcher watcher;
+    char *path;
+};
+
+static void create_send(struct keeper *me, struct single *single);
+static void look_send(struct keeper *me, struct single *single);
+
+static struct single *single_of(struct stay *stay)
+{
+    return HF_CONTAINER(stay, struct single, stay);
+}
+
+static void begin(struct single *single, enum single_state state)
+{
+    single->state = state;
+    single->flying = true;
+    single->turn++;
+    single->stay.calls++;
+}
+
+static bool still_due(struct single *single, uint64_t word)
+{
+    single->stay.calls--;
+    if ((uint32_t)word != single->turn)
+        return false;
+    single->flying = false;
+    return true;
+}
+
+/* No answer, or one that does not help. single_up() goes on. */
+static void pause(struct keeper *me, struct single *single, const hf_error *why)
+{
+    hf_error copy = *why;
+    if (single->maybe)
+        copy.code = HF_EUNCERTAIN;
+    if (zk_is_up(me->zk))
+        keeper_stall(me);
+    if (single->stay.leaving)
+        stay_left(me, &single->stay, HF_WITHDRAWAL_UNKNOWN);
+    else if (!single->stay.answered)
+        stay_failed(me, &single->stay, &copy);
+}
+
+/* ---- Leaving --------------------------------------------------------------------- */
+
+static void delete_done(void *session, void *subject, uint64_t word,
+                        const struct zk_reply *reply, int64_t sent_ns,
+                        const hf_error *why)
+{
+    (void)sent_ns;
+    struct keeper *me = session;
+    struct single *single = subject;
+    hf_error error;
+    if (!still_due(single, word))
+        return;
+    if (reply && (reply->error == ZK_OK || reply->error == ZK_NONODE)) {
+        bool there = reply->error == ZK_OK || single->maybe;
+        single->state = SINGLE_IDLE;
+        single->maybe = false;
+        stay_left(me, &single->stay, there ? HF_WITHDRAWN : HF_GONE);
+        return;
+    }
+    single->maybe |= !reply && why->code == HF_EUNCERTAIN;
+    zoo_reply_error(reply, why, &error);
+    pause(me, single, &error);
+}
+
+/* Of a node that was ours. Whoever took it away by force and was followed by another
+ * holder, before we heard of it, makes us delete that: the path is everybody's. */
+static void delete_send(struct keeper *me, struct single *single)
+{
+    begin(single, SINGLE_LEAVING);
+    zk_delete(me->zk, single->path, -1, delete_done, single, single->turn);
+}
+
+static void single_withdraw(struct keeper *me, struct stay *stay)
+{
+    struct single *single = single_of(stay);
+    watch_end(me, &single->watcher);
+    if (single->flying)
+        return; /* its answer tells */
+    if (single->state == SINGLE_HELD || single->state == SINGLE_LEAVING)
+        delete_send(me, single);
+    else if (single->maybe)
+        look_send(me, single);
+    else
+        stay_left(me, stay, HF_GONE);
+}
+
+/* ---- Looking --------------------------------------------------------------------- */
+
+static bool is_ours(const struct keeper *me, const struct single *single,
+                    const struct zk_reply *reply)
+{
+    char id[ID_DIGITS];
+    if (reply->stat.ephemeral_owner != zk_session_id(me->zk) ||
+        reply->data.len < ID_DIGITS)
+        return false;
+    hf__hex_encode(&single->stay.id, sizeof(single->stay.id), id);
+    return memcmp(reply->data.at + reply->data.len - ID_DIGITS, id, ID_DIGITS) == 0;
+}
+
+static void held(struct keeper *me, struct single *single, int64_t czxid,
+                 int64_t since_ns)
+{
+    single->state = SINGLE_HELD;
+    single->maybe = false;
+    watch_end(me, &single->watcher);
+    if (single->stay.leaving)
+        delete_send(me, single);
+    else
+        stay_granted(me, &single->stay, single->path, (uint64_t)czxid, since_ns);
+}
+
+static void taken(struct keeper *me, struct single *single)
+{
+    struct stay *stay = &single->stay;
+    single->maybe = false;
+    single->state = SINGLE_WAITING;
+    if (stay->leaving || (stay->ticket->flags & HF_TICKET_TRY)) {
+        watch_end(me, &single->watcher);
+        single->state = SINGLE_IDLE;
+        if (stay->leaving)
+            stay_left(me, stay, HF_GONE);
+        else
+            stay_busy(me, stay);
+        return;
+    }
+    if (!stay->answered)
+        stay_queued(me, stay);
+    if (!hf__linked(&single->watcher.link))
+        look_send(me, single);
+}
+
+static void look_done(void *session, void *subject, uint64_t word,
+                      const struct zk_reply *reply, int64_t sent_ns,
+                      const hf_error *why)
+{
+    struct keeper *me = session;
+    struct single *single = subject;
+    hf_error error;
+    if (!still_due(single, word))
+        return;
+    if (reply && reply->error == ZK_OK && is_ours(me, single, reply)) {
+        held(me, single, reply->stat.czxid, sent_ns);
+    } else if (reply && reply->error == ZK_OK && reply->stat.ephemeral_owner) {
+        taken(me, single);
+    } else if (reply && reply->error == ZK_OK) {
+        watch_end(me, &single->watcher);
+        hf__fail(&error, HF_EMISMATCH, "the name is a node that does not end");
+        if (single->stay.leaving)
+            stay_left(me, &single->stay, HF_GONE);
+        else
+            stay_failed(me, &single->stay, &error);
+    } else {
+        watch_void(&single->watcher);
+        if (reply && reply->error == ZK_NONODE) {
+            single->maybe = false;
+            single->state = SINGLE_IDLE;
+            if (single->stay.leaving)
+                stay_left(me, &single->stay, HF_GONE);
+            else
+                create_send(me, single);
+            return;
+        }
+        zoo_reply_error(reply, why, &error);
+        pause(me, single, &error);
+    }
+}
+
+/* May come for the watch of another one of us, before our own is set: taken() looks. */
+static void fired(struct keeper *me, struct watcher *watcher, enum zk_event_type type)
+{
+    struct single *single = HF_CONTAINER(watcher, struct single, watcher);
+    if (single->state != SINGLE_WAITING)
+        return;
+    if (type == ZK_DELETED)
+        create_send(me, single);
+    else
+        look_send(me, single);
+}
+
+static void look_send(struct keeper *me, struct single *single)
+{
+    begin(single, SINGLE_LOOKING);
+    zk_gather(me->zk);
+    if (single->maybe)
+        zk_sync(me->zk, single->path, NULL, NULL, 0);
+    watch_set(me, &single->watcher, single->path, fired);
+    zk_get(me->zk, single->path, true, look_done, single, single->turn);
+    zk_flush(me->zk);
+}
+
+/* ---- Creating -------------------------------------------------------------------- */
+
+static void create_done(void *session, void *subject, uint64_t word,
+                        const struct zk_reply *reply, int64_t sent_ns,
+                        const hf_error *why)
+{
+    struct keeper *me = session;
+    struct single *single = subject;
+    struct stay *stay = &single->stay;
+    hf_error error;
+    if (!still_due(single, word))
+        return;
+    if (reply && reply->error == ZK_OK) {
+        held(me, single, reply->stat.czxid ? reply->stat.czxid : reply->zxid, sent_ns);
+    } else if (reply && reply->error == ZK_NODEEXISTS) {
+        look_send(me, single);
+    } else if (reply && reply->error == ZK_NONODE && !stay->leaving &&
+               ++single->rounds <= ROUNDS) {
+        create_send(me, single);
+    } else {
+        int rc = zoo_reply_error(reply, why, &error);
+        single->maybe |= rc == HF_EUNCERTAIN;
+        single->state = single->maybe ? SINGLE_LOOKING : SINGLE_IDLE;
+        if (single->maybe || rc == HF_EUNREACHABLE)
+            pause(me, single, &error);
+        else if (stay->leaving)
+            stay_left(me, stay, HF_GONE);
+        else
+            stay_failed(me, stay, &error);
+    }
+}
+
+static void create_send(struct keeper *me, struct single *single)
+{
+    char data[ZOO_DETAILS_SIZE + ID_DIGITS + 8];
+    int64_t now = me->host->ops->now(me->host);
+    size_t len = zoo_details_write(&me->self, single->stay.ticket, now, 0, data);
+    memcpy(data + len, " id=", 4);
+    hf__hex_encode(&single->stay.id, sizeof(single->stay.id), data + len + 4);
+    begin(single, SINGLE_CREATING);
+    zk_gather(me->zk);
+    if (single->rounds > 0)
+        zk_make(me->zk, "/", NULL, NULL, 0); /* the chroot is all there can be */
+    zk_create(me->zk, single->path, data, len + 4 + ID_DIGITS, ZK_EPHEMERAL,
+              create_done, single, single->turn);
+    zk_flush(me->zk);
+}
+
+/* ---- The stay -------------------------------------------------------------------- */
+
+static void single_attempt_again(struct keeper *me, struct stay *stay)
+{
+    struct single *single = single_of(stay);
+    hf_error why;
+    if (stay->held)
+        stay_grant_again(me, stay);
+    else if (stay->leaving || stay->over)
+        return;
+    else if (single->state == SINGLE_IDLE)
+        create_send(me, single);
+    else if (!zk_is_up(me->zk)) {
+        hf__fail(&why, single->maybe ? HF_EUNCERTAIN : HF_EUNREACHABLE,
+                 "there is no connection to ZooKeeper");
+        stay_failed(me, stay, &why);
+    } else if (stay->answered) {
+        stay_queued(me, stay);
+    }
+}
+
+static void single_up(struct keeper *me, struct stay *stay, bool fresh)
+{
+    (void)fresh;
+    struct single *single = single_of(stay);
+    if (single->flying)
+        return;
+    if (single->state == SINGLE_LEAVING)
+        delete_send(me, single);
+    else if (single->state == SINGLE_LOOKING || single->state == SINGLE_WAITING)
+        look_send(me, single);
+    else if (single->state == SINGLE_IDLE && stay->ticket && !stay->leaving &&
+             !stay->over) {
+        if (stay->answered)
+            create_send(me, single);
+        else
+            me->host->ops->notice(me->host, stay->ticket);
+    }
+}
+
+static void single_expired(struct keeper *me, struct stay *stay)
+{
+    (void)me;
+    struct single *single = single_of(stay);
+    watch_void(&single->watcher);
+    single->state = SINGLE_IDLE;
+    single->maybe = single->flying = false;
+    single->turn++;
+}
+
+static void single_done(struct keeper *me, struct stay *stay)
+{
+    struct single *single = single_of(stay);
+    watch_end(me, &single->watcher);
+    hf__free(single->path);
+}
+
+static const struct stay_ops single_ops = {
+    .attempt = single_attempt_again,
+    .withdraw = single_withdraw,
+    .up = single_up,
+    .expired = single_expired,
+    .done = single_done,
+};
+
+void single_attempt(struct keeper *me, struct hf_ticket *ticket)
+{
+    char folder[FOLDER_SIZE];
+    hf_error why;
+    struct stay *stay = stay_begin(me, ticket, sizeof(struct single), &single_ops);
+    if (!stay)
+        return;
+    size_t len = flat_write(folder, ticket->name, ticket->name_len);
+    single_of(stay)->path = hf__copy_text(folder, len);
+    if (!single_of(stay)->path) {
+        hf__fail_code(&why, HF_ENOMEM);
+        stay_failed(me, stay, &why);
+        return;
+    }
+    single_attempt_again(me, stay);
+}

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Stays: what the session has of a ticket, whatever its kind, and what is told to core.
+ *
+ * All under the client's lock. A hold is proven by a node of this session, and believed
+ * for the session's time at most: grant.ttl_ns is the smaller of that and what was
+ * asked for. A session lives on whatever becomes of one lease, so each has a timer here
+ * that takes its node off the server when nobody has renewed it. After a hold is lost
+ * its stay remains until core has withdrawn it, so that the answer can be HF_GONE.
+ */
+#include "session.h"
+
+#include "../../base/error.h"
+#include "../../base/mem.h"
+
+#include <string.h>
+
+/* ---- Beginning and end ----------------------------------------------------------- */
+
+struct stay *stay_begin(struct keeper *me, struct hf_ticket *ticket, size_t size,
+                        const struct stay_ops *ops)
+{
+    hf_error why;
+    struct stay *stay = hf__alloc(size);
+    if (!stay) {
+        hf__fail_code(&why, HF_ENOMEM);
+        me->host->ops->failed(me->host, ticket, &why);
+        return NULL;
+    }
+    stay->ops = ops;
+    stay->ticket = ticket;
+    stay->id = ticket->id;
+    stay->kind = ticket->kind;
+    ticket->store[0] = (uint64_t)(uintptr_t)stay;
+    hf__list_push_back(&me->stays, &stay->link);
+    return stay;
+}
+
+static void stop_proof(struct keeper *me, struct stay *stay)
+{
+    stay->held = false;
+    if (stay->lease.slot)
+        me->host->ops->stop_timer(me->host, &stay->lease);
+    watch_end(me, &stay->own);
+}
+
+void stay_end(struct keeper *me, struct stay *stay)
+{
+    stop_proof(me, stay);
+    zoo_renew_forget(me, stay);
+    if (stay->calls)
+        zk_forget(me->zk, stay);
+    if (stay->ticket)
+        stay->ticket->store[0] = 0;
+    hf__list_remove(&stay->link);
+    stay->ops->done(me, stay);
+    hf__free(stay);
+}
+
+/* ---- What core is told ----------------------------------------------------------- */
+
+static void lease_over(void *arg)
+{
+    struct stay *stay = arg;
+    struct keeper *me = stay->keeper;
+    stay_lost(me, stay);
+    stay->over = true;
+    stay->ops->withdraw(me, stay);
+}
+
+int64_t stay_lease(struct keeper *me, struct stay *stay, int64_t ttl_ns,
+                   int64_t since_ns)
+{
+    int64_t most = zk_session_ns(me->zk);
+    int64_t given = ttl_ns > 0 && ttl_ns < most ? ttl_ns : most;
+    stay->keeper = me;
+    stay->lease.callback = lease_over;
+    stay->lease.arg = stay;
+    /* Without the timer it still ends, with the session. */
+    me->host->ops->set_timer(me->host, &stay->lease, since_ns + given);
+    return given;
+}
+
+void stay_grant_again(struct keeper *me, struct stay *stay)
+{
+    struct hf_grant grant = {
+        .token = stay->token,
+        .span = 1,
+        .ttl_ns = stay->ttl_ns,
+        .since_ns = stay->since_ns,
+    };
+    stay->answered = true;
+    me->host->ops->granted(me->host, stay->ticket, &grant);
+}
+
+/* A lease that begins now, within what the session is known to live: that was proven a
+ * while ago, and its drift counts from then. */
+static int64_t lease_within(struct keeper *me, const struct stay *stay, int64_t now)
+{
+    int64_t drift = zk_session_ns(me->zk) / 100;
+    int64_t left = zk_valid_until(me->zk) - drift - now;
+    int64_t asked = stay->ticket->ttl_ns;
+    if (asked > 0 && asked < left)
+        return asked;
+    return left > 1 ? left : 1;
+}
+
+void stay_granted(struct keeper *me, struct stay *stay, const char *node,
+                  uint64_t token, int64_t since_ns)
+{
+    int64_t asked = stay->ticket->ttl_ns;
+    stay->held = true;
+    stay->node = node;
+    stay->token = token;
+    stay->since_ns = since_ns;
+    if (!since_ns) {
+        stay->since_ns = me->host->ops->now(me->host);
+        asked = lease_within(me, stay, stay->since_ns);
+    }
+    stay->ttl_ns = stay_lease(me, stay, asked, stay->since_ns);
+    stay_grant_again(me, stay);
+}
+
+void stay_queued(struct keeper *me, struct stay *stay)
+{
+    stay->answered = true;
+    me->host->ops->queued(me->host, stay->ticket, 0);
+}
+
+void stay_failed(struct keeper *me, struct stay *stay, const hf_error *why)
+{
+    struct hf_ticket *ticket = stay->ticket;
+    bool open = why->code == HF_EUNREACHABLE || why->code == HF_EUNCERTAIN;
+    if (!open)
+        stay_end(me, stay);
+    if (ticket)
+        me->host->ops->failed(me->host, ticket, why);
+}
+
+void stay_busy(struct keeper *me, struct stay *stay)
+{
+    struct hf_ticket *ticket = stay->ticket;
+    stay_end(me, stay);
+    if (ticket)
+        me->host->ops->busy(me->host, ticket);
+}
+
+void stay_left(struct keeper *me, struct stay *stay, enum hf_withdrawal answer)
+{
+    struct hf_ticket *ticket = stay->ticket;
+    if (answer == HF_WITHDRAWAL_UNKNOWN) {
+        if (ticket && stay->leaving)
+            me->host->ops->withdrawn(me->host, ticket, answer);
+        return;
+    }
+    if (!stay->leaving)
+        return; /* its lease was over, and core has not been heard of yet */
+    if (stay->over)
+        answer = HF_GONE;
+    stay_end(me, stay);
+    if (ticket)
+        me->host->ops->withdrawn(me->host, ticket, answer);
+}
+
+void stay_lost(struct keeper *me, struct stay *stay)
+{
+    if (!stay->held)
+        return;
+    stop_proof(me, stay);
+    if (stay->ticket && !stay->leaving)
+        me->host->ops->event(me->host, stay->ticket, HF_EVENT_LOST);
+}
+
+/* ---- What core asks -------------------------------------------------------------- */
+
+static void stay_leave(struct keeper *me, struct stay *stay)
+{
+    stop_proof(me, stay);
+    stay->leaving = true;
+    stay->ops->withdraw(me, stay);
+}
+
+void keeper_withdraw(void *session, struct hf_ticket *ticket)
+{
+    struct keeper *me = session;
+    struct stay *stay = stay_of(ticket);
+    if (stay)
+        stay_leave(me, stay);
+    else
+        me->host->ops->withdrawn(me->host, ticket, HF_GONE);
+}
+
+/* `gone` may be a ticket or a request; only its address is looked at. */
+void stays_forget(struct keeper *me, const void *gone)
+{
+    for (HF_EACH_SAFE(link, &me->stays)) {
+        struct stay *stay = HF_CONTAINER(link, struct stay, link);
+        if (stay->ticket != gone)
+            continue;
+        zoo_renew_forget(me, stay);
+        stay->ticket->store[0] = 0;
+        stay->ticket = NULL;
+        stay_leave(me, stay);
+        return;
+    }
+}
+
+/* ---- What the wire tells --------------------------------------------------------- */
+
+void stays_up(struct keeper *me, bool fresh)
+{
+    for (HF_EACH_SAFE(link, &me->stays)) {
+        struct stay *stay = HF_CONTAINER(link, struct stay, link);
+        if (stay->held)
+            interest_up(me, stay);
+        stay->ops->up(me, stay, fresh);
+    }
+}
+
+void stays_expired(struct keeper *me)
+{
+    for (HF_EACH_SAFE(link, &me->stays)) {
+        struct stay *stay = HF_CONTAINER(link, struct stay, link);
+        if (stay->held)
+            stay->over = true;
+        stay_lost(me, stay);
+        stay->ops->expired(me, stay);
+        if (stay->leaving)
+            stay_left(me, stay, HF_GONE);
+    }
+}
+
+void stays_done(struct keeper *me)
+{
+    for (struct hf_link *link; (link = hf__list_first(&me->stays));)
+        stay_end(me, HF_CONTAINER(link, struct stay, link));
+}

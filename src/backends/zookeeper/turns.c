@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Whose turn it is: what a place makes of a listing of its queue, and whom it watches.
+ *
+ * queue.c says who is in. Others watch the one right before them (a reader: the nearest
+ * writer) and look again when it has gone. If that was the only one before them, and
+ * nobody can have come between, they are in without looking; for that they watch their
+ * own node as well.
+ *
+ * Any wake-up but the end of the watched node only means: look again.
+ */
+#include "places.h"
+#include "queue.h"
+
+#include "../../base/error.h"
+
+/* ---- Whose turn it is ------------------------------------------------------------ */
+
+static void place_in(struct keeper *me, struct place *place, int64_t since_ns)
+{
+    watch_end(me, &place->watcher);
+    place->state = PLACE_IN;
+    place->turn++;
+    place->flying = false;
+    place->user->in(me, place, since_ns);
+}
+
+static void ahead_gone(struct keeper *me, struct place *place, int64_t since_ns)
+{
+    if (place->direct && place->sure)
+        place_in(me, place, since_ns);
+    else
+        place_list(me, place);
+}
+
+static void look_send(struct keeper *me, struct place *place);
+
+static void ahead_fired(struct keeper *me, struct watcher *watcher,
+                        enum zk_event_type type)
+{
+    struct place *place = HF_CONTAINER(watcher, struct place, watcher);
+    if (place->state != PLACE_WAITING)
+        return;
+    if (type == ZK_DELETED)
+        ahead_gone(me, place, 0);
+    else
+        look_send(me, place);
+}
+
+/* The server may keep its data from us, but not that it exists. Such a watch is there
+ * even where the node is not. */
+static void exists_done(void *session, void *subject, uint64_t word,
+                        const struct zk_reply *reply, int64_t sent_ns,
+                        const hf_error *why)
+{
+    struct keeper *me = session;
+    struct place *place = subject;
+    hf_error error;
+    if (!still_due(place, word))
+        return;
+    place->flying = false;
+    if (reply && reply->error == ZK_NONODE) {
+        watch_end(me, &place->watcher);
+        ahead_gone(me, place, sent_ns);
+    } else if (zoo_reply_error(reply, why, &error) != 0) {
+        watch_void(&place->watcher);
+        place_pause(me, place, &error);
+    }
+}
+
+static void look_done(void *session, void *subject, uint64_t word,
+                      const struct zk_reply *reply, int64_t sent_ns,
+                      const hf_error *why)
+{
+    struct keeper *me = session;
+    struct place *place = subject;
+    hf_error error;
+    if (!still_due(place, word))
+        return;
+    place->flying = false;
+    if (reply && reply->error == ZK_OK)
+        return;
+    watch_void(&place->watcher);
+    if (reply && reply->error == ZK_NONODE) {
+        ahead_gone(me, place, sent_ns);
+    } else if (reply && reply->error == ZK_NOAUTH) {
+        begin_turn(place, PLACE_WAITING);
+        watch_set(me, &place->watcher, place->ahead, ahead_fired);
+        place->calls++;
+        zk_exists(me->zk, place->ahead, true, exists_done, place, place->turn);
+    } else {
+        zoo_reply_error(reply, why, &error);
+        place_pause(me, place, &error);
+    }
+}
+
+static void self_fired(struct keeper *me, struct watcher *watcher,
+                       enum zk_event_type type)
+{
+    struct place *place = HF_CONTAINER(watcher, struct place, self);
+    place->sure = false;
+    if (type != ZK_DELETED)
+        return;
+    if (place->state == PLACE_WAITING)
+        place_list(me, place);
+    else if (place->state == PLACE_IN && place->stay->node == place->path)
+        stay_lost(me, place->stay);
+}
+
+static void self_done(void *session, void *subject, uint64_t word,
+                      const struct zk_reply *reply, int64_t sent_ns,
+                      const hf_error *why)
+{
+    (void)session;
+    (void)sent_ns;
+    (void)why;
+    struct place *place = subject;
+    bool there = reply && reply->error == ZK_OK;
+    if (!there)
+        watch_void(&place->self);
+    if (still_due(place, word))
+        place->sure = there && hf__linked(&place->self.link);
+}
+
+/* Who is going to be in without looking has to know that its own node is still there:
+ * events come in the order of what happened, so its end would be told before. */
+static void self_send(struct keeper *me, struct place *place)
+{
+    if (!place->direct || hf__linked(&place->self.link))
+        return;
+    watch_set(me, &place->self, place->path, self_fired);
+    place->calls++;
+    zk_get(me->zk, place->path, true, self_done, place, place->turn);
+}
+
+static void look_send(struct keeper *me, struct place *place)
+{
+    begin_turn(place, PLACE_WAITING);
+    watch_set(me, &place->watcher, place->ahead, ahead_fired);
+    place->calls++;
+    zk_gather(me->zk);
+    zk_get(me->zk, place->ahead, true, look_done, place, place->turn);
+    self_send(me, place);
+    zk_flush(me->zk);
+}
+
+static void place_wait(struct keeper *me, struct place *place,
+                       const struct zk_text *ahead, bool direct)
+{
+    bool told = place->told;
+    bool same =
+        hf__linked(&place->watcher.link) &&
+        strlen(place->ahead) == place->folder_len + 1 + ahead->len &&
+        memcmp(place->ahead + place->folder_len + 1, ahead->at, ahead->len) == 0;
+    place->state = PLACE_WAITING;
+    place->flying = false;
+    place->direct = direct;
+    place->told = true;
+    if (!same) {
+        watch_end(me, &place->watcher);
+        join(place, place->ahead, ahead->at, ahead->len);
+    }
+    if (!told)
+        place->user->queued(me, place); /* a mere try leaves again, here */
+    if (!same && place->state == PLACE_WAITING)
+        look_send(me, place);
+}
+
+/* ---- Listing --------------------------------------------------------------------- */
+
+/* The folder may belong to another kind. Asked once: whoever comes later sees us. */
+static bool first_look(struct keeper *me, struct place *place,
+                       const struct zk_reply *reply, bool mismatch)
+{
+    hf_error why;
+    if (place->checked)
+        return true;
+    place->checked = true;
+    if (mismatch) {
+        hf__fail_code(&why, HF_EMISMATCH);
+        place_refuse(me, place, &why);
+        return false;
+    }
+    return !place->user->check || place->user->check(me, place, reply);
+}
+
+static void judge(struct keeper *me, struct place *place, const struct zk_reply *reply,
+                  int64_t sent_ns)
+{
+    struct queue_view view;
+    hf_error why;
+    const char *own = node_name(place);
+    queue_judge(&view, me->layout, place->form, own, strlen(own), &place->stay->id,
+                reply->names, reply->count);
+    if (view.extra != NO_NODE && reply->names[view.extra].len < NODE_ROOM) {
+        char extra[PATH_SIZE];
+        join(place, extra, reply->names[view.extra].at, reply->names[view.extra].len);
+        litter_add(me, extra, strlen(extra));
+    }
+    if (view.own == NO_NODE) { /* somebody deleted it */
+        place_idle(place);
+        place_enter(me, place);
+    } else if (!first_look(me, place, reply, view.mismatch)) {
+        return;
+    } else if (view.blockers == 0) {
+        place_in(me, place, sent_ns);
+    } else if (reply->names[view.nearest].len >= NODE_ROOM) {
+        hf__fail(&why, HF_ECORRUPT, "a node ahead has a name without end");
+        place_refuse(me, place, &why);
+    } else {
+        place_wait(me, place, &reply->names[view.nearest], view.direct);
+    }
+}
+
+void place_listed(void *session, void *subject, uint64_t word,
+                  const struct zk_reply *reply, int64_t sent_ns, const hf_error *why)
+{
+    struct keeper *me = session;
+    struct place *place = subject;
+    hf_error error;
+    if (!still_due(place, word) || place->state != PLACE_LISTING)
+        return;
+    if (reply && reply->error == ZK_NONODE) {
+        place_idle(place);
+        place_enter(me, place);
+    } else if (zoo_reply_error(reply, why, &error) != 0) {
+        place_pause(me, place, &error);
+    } else {
+        judge(me, place, reply, sent_ns);
+    }
+}
+
+void place_list(struct keeper *me, struct place *place)
+{
+    begin_turn(place, PLACE_LISTING);
+    place->calls++;
+    zk_children(me->zk, folder_open(place), false, place_listed, place, place->turn);
+    folder_shut(place);
+}

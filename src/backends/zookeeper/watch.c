@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Watches: who of this session waits for which path.
+ *
+ * The server keeps one watch per path and session and tells it once, however many of us
+ * asked. So an event goes to everybody who waits for that path. The wire counts who
+ * asked and who gave up. Under the client's lock.
+ */
+#include "session.h"
+
+#include "../../base/text.h"
+
+#include <string.h>
+
+void watch_init(struct keeper *me)
+{
+    for (size_t i = 0; i < WATCH_BUCKETS; i++)
+        hf__list_init(&me->watchers[i]);
+}
+
+static struct hf_link *bucket_of(struct keeper *me, uint32_t hash)
+{
+    return &me->watchers[hash % WATCH_BUCKETS];
+}
+
+void watch_void(struct watcher *watcher)
+{
+    hf__list_remove(&watcher->link);
+}
+
+void watch_end(struct keeper *me, struct watcher *watcher)
+{
+    if (!hf__linked(&watcher->link))
+        return;
+    hf__list_remove(&watcher->link);
+    if (!me->closing)
+        zk_unwatch(me->zk, watcher->path);
+}
+
+void watch_set(struct keeper *me, struct watcher *watcher, const char *path,
+               watch_fired *fired)
+{
+    watch_end(me, watcher);
+    watcher->path = path;
+    watcher->hash = hf__text_hash(path, strlen(path));
+    watcher->fired = fired;
+    hf__list_push_back(bucket_of(me, watcher->hash), &watcher->link);
+}
+
+/* Those who fire may set themselves again, also for the same path: they are not told of
+ * this event a second time. */
+void watch_event(struct keeper *me, enum zk_event_type type, const char *path,
+                 size_t len)
+{
+    uint32_t hash = hf__text_hash(path, len);
+    struct hf_link *bucket = bucket_of(me, hash), told;
+    hf__list_init(&told);
+    for (HF_EACH_SAFE(link, bucket)) {
+        struct watcher *watcher = HF_CONTAINER(link, struct watcher, link);
+        if (watcher->hash != hash || strlen(watcher->path) != len ||
+            memcmp(watcher->path, path, len) != 0)
+            continue;
+        hf__list_remove(link);
+        hf__list_push_back(&told, link);
+    }
+    for (struct hf_link *link; (link = hf__list_first(&told));) {
+        hf__list_remove(link);
+        struct watcher *watcher = HF_CONTAINER(link, struct watcher, link);
+        watcher->fired(me, watcher, type);
+    }
+}
+
+void watch_drop_all(struct keeper *me)
+{
+    for (size_t i = 0; i < WATCH_BUCKETS; i++)
+        for (struct hf_link *link; (link = hf__list_first(&me->watchers[i]));)
+            hf__list_remove(link);
+}

@@ -1,0 +1,489 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The life of the client: opening, keeping a session alive, losing the connection,
+ * coming back, and the end of a session.
+ *
+ * Servers are tried one after the other without a pause; after all of them there is
+ * one, which grows from round to round and is different for each client, so that an
+ * ensemble that comes back is not run over.
+ *
+ * A session lives as long as the servers hear from us, and they count from when they
+ * heard last. We count from when we sent what was answered last, which is before: at
+ * the end of that time it is over for us, whatever the servers think. A ping goes out
+ * after a third of it without a request; after two thirds without an answer the
+ * connection is given up, which leaves a third to go on with the session elsewhere.
+ *
+ * One timer serves all of that. It is moved only when it stands too late: a call in the
+ * usual stream of calls does not touch it.
+ *
+ * zk_open() is the same machine, driven by hand: it pumps the stream and runs the timer
+ * itself until the client is up. Runs under the session's lock, in calls of the store
+ * and in the loop's callbacks.
+ */
+#include "../../../base/clock.h"
+#include "../../../base/error.h"
+#include "../../../base/mem.h"
+#include "zk_inside.h"
+
+#include <poll.h>
+#include <string.h>
+
+#define BACKOFF_FIRST_NS (40 * HF_NS_PER_MS) /* halved by the jitter at most */
+#define BACKOFF_LAST_NS (2 * HF_NS_PER_S)
+#define CONNECT_DEFAULT_NS (5 * HF_NS_PER_S)
+
+enum {
+    BACKOFF_DOUBLINGS = 6,
+    PAUSES = 8, /* that a session which lives has room for */
+    LAST_READS = 64,
+};
+
+/* ---- Time ------------------------------------------------------------------------ */
+
+/* The timer is always set: moving it cannot fail, nor can setting it again where it has
+ * just fired. */
+static void arm(struct zk *zk, int64_t at_ns)
+{
+    zk->host->ops->set_timer(zk->host, &zk->timer, at_ns);
+}
+
+void zk_watch_time(struct zk *zk, int64_t now_ns)
+{
+    int64_t due = now_ns + zk->settings.request_ns;
+    if (zk->timer.at_ns > due)
+        arm(zk, due);
+}
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* When the session must have been heard of, so that there is time to go elsewhere. */
+static int64_t silent_at(const struct zk *zk)
+{
+    return zk->proven_ns + zk->session_ns / 3 * 2;
+}
+
+static int64_t late_at(const struct zk *zk)
+{
+    const struct zk_call *oldest = zk_ring_oldest(&zk->ring);
+    int64_t at = silent_at(zk);
+
+    return oldest ? least(at, oldest->sent_ns + zk->settings.request_ns) : at;
+}
+
+static int64_t ping_at(const struct zk *zk)
+{
+    return zk->sent_ns + zk->session_ns / 3;
+}
+
+static void rearm(struct zk *zk)
+{
+    int64_t at = HF_NEVER; /* CONNECTING: the stream has a deadline of its own */
+
+    if (zk->state == ZK_STATE_WAITING)
+        at = zk->try_ns;
+    else if (zk->state == ZK_STATE_UP)
+        at = least(ping_at(zk), late_at(zk));
+    else if (zk->state != ZK_STATE_CONNECTING)
+        at = zk->shake_ns;
+    if (zk->session_id && !zk->over)
+        at = least(at, zk_valid_until(zk));
+    arm(zk, at);
+}
+
+static int64_t backoff_ns(struct zk *zk)
+{
+    unsigned doublings =
+        zk->attempts < BACKOFF_DOUBLINGS ? zk->attempts : BACKOFF_DOUBLINGS;
+    int64_t most = least(BACKOFF_FIRST_NS << doublings, BACKOFF_LAST_NS);
+    uint32_t random = UINT32_MAX / 2;
+
+    if (zk->session_id && !zk->over)
+        most = least(most, zk->session_ns / PAUSES); /* or it ends in a pause */
+    hf__random(&zk->random, &random, sizeof random);
+    return most / 2 + (int64_t)(((uint64_t)most / 2 * random) >> 32);
+}
+
+/* ---- Down ------------------------------------------------------------------------ */
+
+static void hang_up(struct zk *zk)
+{
+    zk->state = ZK_STATE_WAITING;
+    zk->ending = false;
+    zk->connection++;
+    if (zk->stream)
+        hf__stream_close(zk->stream);
+}
+
+/* The next server now, or after the last one of a round all of them again, later. */
+static void plan(struct zk *zk, int64_t now)
+{
+    zk->try_ns = now;
+    if (zk->round >= zk->server_count) {
+        zk->hopeless = zk->hopeless || !zk->met;
+        zk->try_ns += backoff_ns(zk);
+        zk->attempts++;
+        zk->round = 0;
+        zk->met = false;
+    }
+    rearm(zk);
+}
+
+void zk_lost(struct zk *zk, const hf_error *why)
+{
+    bool was_up = zk->state == ZK_STATE_UP;
+    int64_t now = zk_now(zk);
+
+    zk->why = *why;
+    if (was_up && now - zk->up_ns > BACKOFF_LAST_NS)
+        zk->attempts = 0;
+    hang_up(zk);
+    plan(zk, now);
+    zk_fail_calls(zk, &zk->why);
+    if (was_up && !zk_is_quiet(zk))
+        zk->user->down(zk->session, &zk->why);
+}
+
+void zk_lost_because(struct zk *zk, int code, const char *what)
+{
+    hf_error why;
+    hf__error_set(&why, code, "%s %s; the connection was closed",
+                  hf__stream_peer(zk->stream), what);
+    zk_lost(zk, &why);
+}
+
+/* ---- The session ----------------------------------------------------------------- */
+
+void zk_expire(struct zk *zk)
+{
+    bool tell = zk->told && !zk_is_quiet(zk);
+
+    if (!zk->session_id || zk->over)
+        return;
+    zk->over = true;
+    zk->told = false;
+    if (tell)
+        zk->user->expired(zk->session);
+}
+
+/* What the next session knows nothing of. Its first server may be one that has seen
+ * less than the last one: a new session is a new beginning. */
+void zk_bury(struct zk *zk)
+{
+    zk->session_id = 0;
+    zk->over = false;
+    zk->told = false;
+    zk->last_zxid = 0;
+    zk->proven_ns = 0;
+    explicit_bzero(zk->password, sizeof zk->password);
+    zk->password_len = sizeof(int64_t[2]);
+    zk_watches_clear(zk);
+}
+
+void zk_ready(struct zk *zk)
+{
+    bool fresh = zk->fresh;
+
+    zk->state = ZK_STATE_UP;
+    zk->up_ns = zk_now(zk);
+    zk->round = zk->server_count; /* when it is lost, there is a pause first */
+    zk->met = true;
+    zk->told = true;
+    zk->fresh = false;
+    rearm(zk);
+    if (!zk_is_quiet(zk))
+        zk->user->up(zk->session, fresh);
+}
+
+/* ---- Connecting ------------------------------------------------------------------ */
+
+static void stream_opened(void *arg)
+{
+    struct zk *zk = arg;
+
+    zk->state = ZK_STATE_GREETING;
+    zk->met = true;
+    zk->shake_ns = zk_now(zk) + zk_share_ns(zk);
+    rearm(zk);
+    zk_shake(zk);
+}
+
+static void stream_readable(void *arg)
+{
+    zk_read(arg);
+}
+
+static void stream_broken(void *arg, const hf_error *why)
+{
+    zk_lost(arg, why);
+}
+
+static const struct hf_stream_user stream_user = {
+    .opened = stream_opened,
+    .readable = stream_readable,
+    .broken = stream_broken,
+};
+
+static void connect_next(struct zk *zk)
+{
+    hf_error why;
+
+    zk->state = ZK_STATE_CONNECTING;
+    rearm(zk);
+    int rc = zk_server_next(zk, &stream_user, &why);
+    if (rc == 0)
+        return;
+    if (rc == HF_EURL || rc == HF_EUNSUPPORTED)
+        zk->hopeless = true;
+    zk_lost(zk, &why);
+}
+
+/* ---- The timer ------------------------------------------------------------------- */
+
+static void lost_in_silence(struct zk *zk)
+{
+    zk_lost_because(zk, HF_EUNREACHABLE, "does not answer in time");
+}
+
+/* After a suspend, or on a busy machine, the answer may be there without having been
+ * read: a deadline is over only when a look at the stream brings nothing. */
+static void look_after(struct zk *zk, int64_t now)
+{
+    uint32_t connection = zk->connection;
+
+    for (int i = 0; i < LAST_READS && now >= late_at(zk); i++) {
+        if (!hf__stream_pump(zk->stream, now))
+            break;
+        if (zk->connection != connection)
+            return;
+    }
+    if (now >= late_at(zk)) {
+        lost_in_silence(zk);
+        return;
+    }
+    if (now >= ping_at(zk) && zk_letter_bare(zk, ZK_OPCODE_PING) == 0)
+        zk_flush_now(zk);
+}
+
+static void look_at_session(struct zk *zk, int64_t now)
+{
+    if (!zk->session_id || zk->over || now < zk_valid_until(zk))
+        return;
+    if (zk->state == ZK_STATE_UP || zk->state == ZK_STATE_AUTH)
+        lost_in_silence(zk);
+    zk_expire(zk);
+}
+
+static void tick(void *arg)
+{
+    struct zk *zk = arg;
+    int64_t now = zk_now(zk);
+
+    arm(zk, HF_NEVER);
+    if (zk->state == ZK_STATE_UP)
+        look_after(zk, now);
+    look_at_session(zk, now);
+    if (zk->state == ZK_STATE_WAITING) {
+        if (now >= zk->try_ns)
+            connect_next(zk);
+    } else if (zk->state != ZK_STATE_UP && zk->state != ZK_STATE_CONNECTING) {
+        if (now >= zk->shake_ns)
+            lost_in_silence(zk);
+    }
+    rearm(zk);
+}
+
+/* ---- Open ------------------------------------------------------------------------ */
+
+/* The texts of the settings, one behind the other in one block of the client's. */
+static int texts_keep(struct zk *zk)
+{
+    struct zk_settings *s = &zk->settings;
+    const char **texts[] = {
+        &s->hosts,          &s->chroot,
+        &s->auth,           &s->stream.unix_path,
+        &s->stream.tls_ca,  &s->stream.tls_cert,
+        &s->stream.tls_key, &s->stream.tls_name,
+    };
+    enum { COUNT = sizeof texts / sizeof texts[0] };
+
+    for (size_t i = 0; i < COUNT; i++) {
+        *texts[i] = *texts[i] ? *texts[i] : "";
+        zk->texts_size += strlen(*texts[i]) + 1;
+    }
+    char *at = zk->texts = hf__alloc(zk->texts_size);
+    for (size_t i = 0; i < COUNT && at; i++) {
+        size_t size = strlen(*texts[i]) + 1;
+        *texts[i] = memcpy(at, *texts[i], size);
+        at += size;
+    }
+    zk->hosts = zk->texts; /* the first one */
+    return at ? 0 : HF_ENOMEM;
+}
+
+static int chroot_check(struct zk *zk, hf_error *why)
+{
+    const char *chroot = zk->settings.chroot;
+    size_t len = strlen(chroot);
+
+    while (len > 0 && chroot[len - 1] == '/')
+        len--;
+    zk->chroot_len = len;
+    if (len > 0 && (chroot[0] != '/' || strstr(chroot, "//")))
+        return hf__fail(why, HF_EURL, "the path below which all is kept must be /a/b");
+    return 0;
+}
+
+static int zk_new(struct hf_host *host, const struct zk_settings *settings,
+                  const struct zk_user *user, void *session, struct zk **ret_zk,
+                  hf_error *why)
+{
+    struct zk *zk = hf__alloc(sizeof *zk);
+
+    if (!zk)
+        return hf__fail_code(why, HF_ENOMEM);
+    *ret_zk = zk;
+    zk->host = host;
+    zk->settings = *settings;
+    if (zk->settings.stream.connect_ns <= 0)
+        zk->settings.stream.connect_ns = CONNECT_DEFAULT_NS;
+    zk->user = user;
+    zk->session = session;
+    zk->timer.callback = tick;
+    zk->timer.arg = zk;
+    zk_bury(zk);
+    if (texts_keep(zk) < 0 || host->ops->set_timer(host, &zk->timer, HF_NEVER) < 0)
+        return hf__fail_code(why, HF_ENOMEM);
+    int rc = chroot_check(zk, why);
+    return rc == 0 ? zk_servers_make(zk, why) : rc;
+}
+
+/* One turn of what the loop would do. */
+static void turn(struct zk *zk, int64_t deadline_ns)
+{
+    int64_t until = least(zk->timer.at_ns, deadline_ns);
+
+    if (zk->state == ZK_STATE_WAITING)
+        poll(NULL, 0, hf__poll_ms(zk_now(zk), until));
+    else
+        hf__stream_pump(zk->stream, until);
+    if (zk->timer.at_ns <= zk_now(zk)) {
+        zk->host->ops->stop_timer(zk->host, &zk->timer);
+        tick(zk);
+    }
+}
+
+static int wait_until_up(struct zk *zk, hf_error *why)
+{
+    int64_t deadline =
+        zk_now(zk) + zk->settings.stream.connect_ns + zk->settings.request_ns;
+
+    zk->opening = true;
+    connect_next(zk);
+    while (zk->state != ZK_STATE_UP && !zk->hopeless && zk_now(zk) < deadline)
+        turn(zk, deadline);
+    zk->opening = false;
+    if (zk->state == ZK_STATE_UP)
+        return 0;
+    if (!zk->why.code)
+        hf__error_set(&zk->why, HF_EUNREACHABLE, "%s does not answer",
+                      hf__stream_peer(zk->stream));
+    if (why)
+        *why = zk->why;
+    return zk->why.code;
+}
+
+int zk_open(struct hf_host *host, const struct zk_settings *settings,
+            const struct zk_user *user, void *session, struct zk **ret_zk,
+            hf_error *why)
+{
+    struct zk *zk = NULL;
+    int rc = zk_new(host, settings, user, session, &zk, why);
+
+    if (rc == 0)
+        rc = wait_until_up(zk, why);
+    if (rc == 0)
+        *ret_zk = zk;
+    else
+        zk_close(zk, false);
+    return rc;
+}
+
+/* ---- Close ----------------------------------------------------------------------- */
+
+void zk_mute(struct zk *zk)
+{
+    zk->muted = true;
+    zk_forget_all(zk);
+}
+
+/* Once per connection. What was asked before is carried out before. */
+static void say_end(struct zk *zk)
+{
+    if (zk->state != ZK_STATE_UP || zk->ending)
+        return;
+    zk->ending = zk_letter_bare(zk, ZK_OPCODE_CLOSE) == 0;
+    if (zk->ending)
+        zk_flush_now(zk);
+}
+
+/* A session is there, or about to be, and so is a server to end it. One that is greeted
+ * for the first time counts: nobody else could end it. */
+static bool is_on_server(const struct zk *zk)
+{
+    return zk->state == ZK_STATE_GREETING ||
+           (zk->session_id && zk->state != ZK_STATE_WAITING);
+}
+
+/* Without reading on until the server hangs up its last events would lie unread in the
+ * socket, and closing that would throw away what the server has not read yet. */
+void zk_settle(struct zk *zk, int64_t deadline_ns)
+{
+    say_end(zk);
+    while (is_on_server(zk) && zk_now(zk) < deadline_ns) {
+        turn(zk, deadline_ns);
+        say_end(zk);
+    }
+}
+
+void zk_close(struct zk *zk, bool forked)
+{
+    if (!zk)
+        return;
+    if (!forked)
+        say_end(zk);
+    zk->host->ops->stop_timer(zk->host, &zk->timer);
+    zk_servers_done(zk, forked);
+    zk_watches_done(zk);
+    zk_lists_done(&zk->lists);
+    hf__free(zk->ring.calls);
+    if (zk->texts)
+        explicit_bzero(zk->texts, zk->texts_size);
+    hf__free(zk->texts);
+    explicit_bzero(zk->password, sizeof zk->password);
+    hf__free(zk);
+}
+
+/* ---- Looking --------------------------------------------------------------------- */
+
+bool zk_is_up(const struct zk *zk)
+{
+    return zk->state == ZK_STATE_UP;
+}
+
+int64_t zk_session_id(const struct zk *zk)
+{
+    return zk->over ? 0 : zk->session_id;
+}
+
+int64_t zk_session_ns(const struct zk *zk)
+{
+    return zk->session_ns;
+}
+
+int64_t zk_valid_until(const struct zk *zk)
+{
+    return zk->session_id && !zk->over ? zk->proven_ns + zk->session_ns : 0;
+}

@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The requests of zk.h, one function each: what they say and in which order. How they
+ * get out and who hears the answer is in zk_ring.c.
+ *
+ * A path is written with the chroot in front, without being put together before. Every
+ * node is open to everyone, as with the others who share our locks.
+ *
+ * Called by the store, under its lock. While the client is not up, the answer comes at
+ * once, inside the call, and nothing was sent.
+ */
+#include "../../../base/error.h"
+#include "zk_inside.h"
+
+#include <string.h>
+
+enum {
+    LEN_SIZE = 4,  /* of a text, a number, the count of a vector */
+    ACL_SIZE = 27, /* put_acl() */
+    MULTI_SIZE = 9,
+    ALL_PERMISSIONS = 31,
+    ANY_WATCH = 3,
+};
+
+static const char ACL_SCHEME[] = "world";
+static const char ACL_ID[] = "anyone";
+
+struct asker {
+    zk_done *done;
+    void *subject;
+    uint64_t word;
+};
+
+/* ---- Paths ----------------------------------------------------------------------- */
+
+/* "/" below a chroot is the chroot itself. */
+static size_t tail_of(const struct zk *zk, const char *path)
+{
+    return zk->chroot_len && path[1] == '\0' ? 0 : strlen(path);
+}
+
+static size_t path_size(const struct zk *zk, const char *path)
+{
+    return LEN_SIZE + zk->chroot_len + strlen(path);
+}
+
+static void put_path(const struct zk *zk, struct jute_out *out, const char *path)
+{
+    jute_put_joined(out, zk->settings.chroot, zk->chroot_len, path, tail_of(zk, path));
+}
+
+/* ---- Beginning and end ----------------------------------------------------------- */
+
+static void refuse(struct zk *zk, const struct zk_call *call, int code)
+{
+    hf_error why = zk->why;
+
+    if (code == HF_EUNREACHABLE)
+        why.code = code;
+    else if (code == HF_EINVAL)
+        hf__error_set(&why, code, "a request of more than %zu bytes is not taken",
+                      JUTE_REQUEST_MAX);
+    else
+        hf__fail_code(&why, code);
+    zk_answer(zk, call, NULL, &why);
+}
+
+/* False: it was answered. */
+static bool begin(struct zk *zk, struct zk_letter *letter, enum zk_opcode opcode,
+                  size_t size, const struct asker *asker)
+{
+    int rc = 0;
+
+    letter->call = (struct zk_call){ .done = asker->done,
+                                     .subject = asker->subject,
+                                     .word = asker->word };
+    if (zk->state != ZK_STATE_UP)
+        rc = HF_EUNREACHABLE;
+    else if (size + LEN_SIZE + LEN_SIZE > JUTE_REQUEST_MAX)
+        rc = HF_EINVAL;
+    if (rc == 0)
+        rc = zk_letter_begin(zk, letter, opcode, size);
+    if (rc != 0) {
+        letter->call.sent_ns = zk_now(zk);
+        refuse(zk, &letter->call, rc);
+    }
+    return rc == 0;
+}
+
+static void end(struct zk *zk, struct zk_letter *letter)
+{
+    zk_letter_end(zk, letter);
+    zk_flush_soon(zk);
+}
+
+/* ---- Creating -------------------------------------------------------------------- */
+
+static void put_acl(struct jute_out *out)
+{
+    jute_put_int(out, 1);
+    jute_put_int(out, ALL_PERMISSIONS);
+    jute_put_text(out, ACL_SCHEME, sizeof ACL_SCHEME - 1);
+    jute_put_text(out, ACL_ID, sizeof ACL_ID - 1);
+}
+
+static void put_node(struct jute_out *out, const void *data, size_t len,
+                     enum zk_mode mode)
+{
+    jute_put_text(out, data, len);
+    put_acl(out);
+    jute_put_int(out, mode);
+}
+
+void zk_create(struct zk *zk, const char *path, const void *data, size_t len,
+               enum zk_mode mode, zk_done *done, void *subject, uint64_t word)
+{
+    struct zk_letter letter;
+    size_t size = path_size(zk, path) + LEN_SIZE + len + ACL_SIZE + LEN_SIZE;
+    enum zk_opcode opcode =
+        mode == ZK_CONTAINER ? ZK_OPCODE_CONTAINER : ZK_OPCODE_CREATE2;
+
+    if (!begin(zk, &letter, opcode, size, &(struct asker){ done, subject, word }))
+        return;
+    put_path(zk, &letter.out, path);
+    put_node(&letter.out, data, len, mode);
+    end(zk, &letter);
+}
+
+/* The folder whose path is the first `len` bytes of chroot and path together. */
+static bool make_one(struct zk *zk, const char *path, size_t len,
+                     const struct asker *asker)
+{
+    size_t head = len < zk->chroot_len ? len : zk->chroot_len;
+    size_t size = LEN_SIZE + len + LEN_SIZE + ACL_SIZE + LEN_SIZE;
+    struct zk_letter letter;
+    bool keep = zk->settings.keep_folders;
+    enum zk_opcode opcode = keep ? ZK_OPCODE_CREATE2 : ZK_OPCODE_CONTAINER;
+
+    if (!begin(zk, &letter, opcode, size, asker))
+        return false;
+    jute_put_joined(&letter.out, zk->settings.chroot, head, path, len - head);
+    put_node(&letter.out, "", 0, keep ? ZK_PERSISTENT : ZK_CONTAINER);
+    zk_letter_end(zk, &letter);
+    return true;
+}
+
+void zk_make(struct zk *zk, const char *path, zk_done *done, void *subject,
+             uint64_t word)
+{
+    const char *chroot = zk->settings.chroot;
+    size_t len = zk->chroot_len + tail_of(zk, path);
+    bool fine = true;
+
+    zk_gather(zk);
+    for (size_t i = 1; i < len && fine; i++) {
+        char c = i < zk->chroot_len ? chroot[i] : path[i - zk->chroot_len];
+        if (c == '/')
+            fine = make_one(zk, path, i, &(struct asker){ NULL, NULL, 0 });
+    }
+    make_one(zk, path, len, &(struct asker){ done, subject, word });
+    zk_flush(zk);
+}
+
+/* ---- Changing -------------------------------------------------------------------- */
+
+void zk_delete(struct zk *zk, const char *path, int32_t version, zk_done *done,
+               void *subject, uint64_t word)
+{
+    struct zk_letter letter;
+
+    if (!begin(zk, &letter, ZK_OPCODE_DELETE, path_size(zk, path) + LEN_SIZE,
+               &(struct asker){ done, subject, word }))
+        return;
+    put_path(zk, &letter.out, path);
+    jute_put_int(&letter.out, version);
+    end(zk, &letter);
+}
+
+void zk_set(struct zk *zk, const char *path, const void *data, size_t len,
+            int32_t version, zk_done *done, void *subject, uint64_t word)
+{
+    struct zk_letter letter;
+    size_t size = path_size(zk, path) + LEN_SIZE + len + LEN_SIZE;
+
+    if (!begin(zk, &letter, ZK_OPCODE_SET, size,
+               &(struct asker){ done, subject, word }))
+        return;
+    put_path(zk, &letter.out, path);
+    jute_put_text(&letter.out, data, len);
+    jute_put_int(&letter.out, version);
+    end(zk, &letter);
+}
+
+static size_t op_size(const struct zk *zk, const struct zk_op *op)
+{
+    return MULTI_SIZE + path_size(zk, op->path) + LEN_SIZE + op->len + ACL_SIZE +
+           LEN_SIZE;
+}
+
+static void put_op_header(struct jute_out *out, int32_t opcode, bool done)
+{
+    jute_put_int(out, opcode);
+    jute_put_bool(out, done);
+    jute_put_int(out, -1);
+}
+
+static void put_op(const struct zk *zk, struct jute_out *out, const struct zk_op *op)
+{
+    static const enum zk_opcode opcodes[] = { [ZK_OP_CREATE] = ZK_OPCODE_CREATE,
+                                              [ZK_OP_DELETE] = ZK_OPCODE_DELETE,
+                                              [ZK_OP_SET] = ZK_OPCODE_SET,
+                                              [ZK_OP_CHECK] = ZK_OPCODE_CHECK };
+    bool container = op->what == ZK_OP_CREATE && op->mode == ZK_CONTAINER;
+
+    put_op_header(out, container ? ZK_OPCODE_CONTAINER : opcodes[op->what], false);
+    put_path(zk, out, op->path);
+    if (op->what == ZK_OP_CREATE)
+        put_node(out, op->data, op->len, op->mode);
+    if (op->what == ZK_OP_SET)
+        jute_put_text(out, op->data, op->len);
+    if (op->what != ZK_OP_CREATE)
+        jute_put_int(out, op->version);
+}
+
+void zk_multi(struct zk *zk, const struct zk_op *ops, size_t count, zk_done *done,
+              void *subject, uint64_t word)
+{
+    struct zk_letter letter;
+    size_t size = MULTI_SIZE;
+
+    for (size_t i = 0; i < count; i++)
+        size += op_size(zk, &ops[i]);
+    if (!begin(zk, &letter, ZK_OPCODE_MULTI, size,
+               &(struct asker){ done, subject, word }))
+        return;
+    for (size_t i = 0; i < count; i++)
+        put_op(zk, &letter.out, &ops[i]);
+    put_op_header(&letter.out, -1, true);
+    letter.call.count = (uint32_t)count;
+    end(zk, &letter);
+}
+
+/* ---- Looking --------------------------------------------------------------------- */
+
+static void look(struct zk *zk, enum zk_opcode opcode, const char *path, bool watch,
+                 const struct asker *asker)
+{
+    struct zk_letter letter;
+    struct zk_watch *kept = NULL;
+
+    if (watch && zk->state == ZK_STATE_UP && !(kept = zk_watch_get(zk, path))) {
+        refuse(zk,
+               &(struct zk_call){ .done = asker->done,
+                                  .subject = asker->subject,
+                                  .word = asker->word,
+                                  .sent_ns = zk_now(zk) },
+               HF_ENOMEM);
+        return;
+    }
+    if (!begin(zk, &letter, opcode, path_size(zk, path) + 1, asker)) {
+        zk_watch_let(zk, kept);
+        return;
+    }
+    put_path(zk, &letter.out, path);
+    jute_put_bool(&letter.out, watch);
+    letter.call.watch = kept;
+    if (kept)
+        zk_watch_ask(kept);
+    end(zk, &letter);
+}
+
+void zk_exists(struct zk *zk, const char *path, bool watch, zk_done *done,
+               void *subject, uint64_t word)
+{
+    look(zk, ZK_OPCODE_EXISTS, path, watch, &(struct asker){ done, subject, word });
+}
+
+void zk_get(struct zk *zk, const char *path, bool watch, zk_done *done, void *subject,
+            uint64_t word)
+{
+    look(zk, ZK_OPCODE_GET, path, watch, &(struct asker){ done, subject, word });
+}
+
+void zk_children(struct zk *zk, const char *path, bool watch, zk_done *done,
+                 void *subject, uint64_t word)
+{
+    look(zk, ZK_OPCODE_CHILDREN2, path, watch, &(struct asker){ done, subject, word });
+}
+
+void zk_sync(struct zk *zk, const char *path, zk_done *done, void *subject,
+             uint64_t word)
+{
+    struct zk_letter letter;
+
+    if (!begin(zk, &letter, ZK_OPCODE_SYNC, path_size(zk, path),
+               &(struct asker){ done, subject, word }))
+        return;
+    put_path(zk, &letter.out, path);
+    end(zk, &letter);
+}
+
+void zk_ping(struct zk *zk, zk_done *done, void *subject, uint64_t word)
+{
+    struct zk_letter letter;
+
+    if (begin(zk, &letter, ZK_OPCODE_PING, 0, &(struct asker){ done, subject, word }))
+        end(zk, &letter);
+}
+
+void zk_unwatch(struct zk *zk, const char *path)
+{
+    struct zk_watch *watch = zk_watch_find(zk, path);
+    struct zk_letter letter;
+
+    if (!watch || !zk_watch_release(watch))
+        return;
+    watch->pending++;
+    if (!begin(zk, &letter, ZK_OPCODE_UNWATCH, path_size(zk, path) + LEN_SIZE,
+               &(struct asker){ NULL, NULL, 0 })) {
+        watch->set = 0; /* so that it is not set again */
+        zk_watch_let(zk, watch);
+        return;
+    }
+    put_path(zk, &letter.out, path);
+    jute_put_int(&letter.out, ANY_WATCH);
+    letter.call.watch = watch;
+    end(zk, &letter);
+}

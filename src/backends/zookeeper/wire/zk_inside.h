@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the files of the client share. zk.c leads: it opens, keeps the time, loses and
+ * begins anew. zk_hosts.c is the list of servers, zk_shake.c what is said first on a
+ * connection, zk_calls.c the requests, zk_ring.c those under way, zk_read.c the replies
+ * and events, zk_watches.c the watches that the server keeps for us, zk_records.c and
+ * jute.c what the bytes mean.
+ *
+ *     WAITING --timer--> CONNECTING --opened--> GREETING --> AUTH --> UP
+ *        ^                                         |--> BURYING (a session that is
+ *        |_________________________________________|      over for us, not for them)
+ *                                         zk_lost()
+ *
+ * A session has an id from the greeting on until it is over: by the server's word, or
+ * because the time granted has passed (`over`; the id is kept to end it properly).
+ */
+#ifndef HF_ZK_INSIDE_H
+#define HF_ZK_INSIDE_H
+
+#include "../../../base/rand.h"
+#include "jute.h"
+#include "zk.h"
+#include "zk_records.h"
+
+enum { ZK_PASSWORD_MAX = 64 };
+
+enum zk_state {
+    ZK_STATE_WAITING = 0,
+    ZK_STATE_CONNECTING,
+    ZK_STATE_GREETING,
+    ZK_STATE_AUTH,
+    ZK_STATE_BURYING,
+    ZK_STATE_UP,
+};
+
+/* Kinds of watches, as bits. The server has no more than one of a kind per path. */
+enum { ZK_WATCH_DATA = 1, ZK_WATCH_EXIST = 2, ZK_WATCH_CHILD = 4 };
+
+/* A path that is watched, or is about to be. */
+struct zk_watch {
+    struct zk_watch *next; /* in its bucket, or among the spare ones */
+    uint32_t hash, len, room;
+    uint32_t wanted;  /* calls that set it and are not taken back */
+    uint32_t asking;  /* of these, calls under way */
+    uint32_t pending; /* holds: calls under way that point here, and the like */
+    uint8_t set;      /* what the server has, by what has been read */
+    char path[];      /* as the server knows it */
+};
+
+struct zk_watches {
+    struct zk_watch **buckets;
+    struct zk_watch *spare;
+    uint32_t bucket_count, count, spare_count;
+};
+
+/* A request under way. */
+struct zk_call {
+    zk_done *done; /* NULL: nobody wants to know */
+    void *subject;
+    uint64_t word;
+    int64_t sent_ns;
+    struct zk_watch *watch; /* set or taken off by this one */
+    uint32_t count;         /* operations of a multi */
+    int32_t xid;
+    int16_t opcode; /* enum zk_opcode */
+};
+
+/* Requests under way, first to end; those before `flushed` have been given to the
+ * stream. All three run freely; the ring's size cuts them. */
+struct zk_ring {
+    struct zk_call *calls;
+    uint32_t room, first, flushed, end;
+};
+
+struct zk_server {
+    char *name; /* of the host */
+    uint16_t port;
+    struct hf_stream *stream; /* NULL until it is tried */
+};
+
+struct zk {
+    struct hf_host *host;
+    struct zk_settings settings; /* its texts lie in `texts` */
+    char *texts;
+    char *hosts; /* among them, cut into pieces */
+    size_t texts_size, chroot_len;
+    const struct zk_user *user;
+    void *session;
+
+    struct zk_server *servers;
+    size_t server_count;
+    size_t server_at;         /* the one in use, or tried last */
+    size_t round;             /* how many were tried since the last pause */
+    bool met;                 /* one of them has taken the connection */
+    struct hf_stream *stream; /* of the one in use */
+
+    enum zk_state state;
+    uint32_t connection;    /* how often one was lost: tells whether a callback did */
+    bool opening, hopeless; /* inside of zk_open(), and waiting will not help */
+    bool muted;
+    bool ending;  /* the server has been told, on this connection */
+    hf_error why; /* the last reason to be down */
+
+    struct hf_timer timer;
+    unsigned attempts; /* rounds since it was up for a while */
+    int64_t up_ns, try_ns, shake_ns;
+
+    int64_t session_id; /* 0: none */
+    bool over;          /* it is, by our clock */
+    bool fresh;         /* the user has not been told of this one */
+    bool told;          /* the user has, and must be told of its end */
+    char password[ZK_PASSWORD_MAX];
+    size_t password_len;
+    int64_t session_ns; /* granted */
+    int64_t proven_ns;  /* sent then, and answered: the session lived */
+    int64_t sent_ns;    /* of the last request */
+    int64_t last_zxid;
+
+    int32_t xid;
+    struct zk_ring ring;
+    unsigned gathering; /* inside of a read, or between zk_gather() and zk_flush() */
+    struct zk_lists lists;
+    struct zk_watches watches;
+    struct hf_random random;
+};
+
+static inline int64_t zk_now(struct zk *zk)
+{
+    return zk->host->ops->now(zk->host);
+}
+
+/* Nothing is told now. */
+static inline bool zk_is_quiet(const struct zk *zk)
+{
+    return zk->opening || zk->muted;
+}
+
+/* ---- zk.c ------------------------------------------------------------------------ */
+
+/* The connection is no good: closes it, answers what was under way, tries the next
+ * server now or, after all of them, later. */
+void zk_lost(struct zk *zk, const hf_error *why);
+void zk_lost_because(struct zk *zk, int code, const char *what);
+/* The session is over. zk_expire() tells the user; zk_bury() forgets the id. */
+void zk_expire(struct zk *zk);
+void zk_bury(struct zk *zk);
+/* Up: tells the user. */
+void zk_ready(struct zk *zk);
+/* A request was written at `now_ns`: its deadline counts. */
+void zk_watch_time(struct zk *zk, int64_t now_ns);
+
+/* ---- zk_hosts.c ------------------------------------------------------------------ */
+
+int zk_servers_make(struct zk *zk, hf_error *why); /* read and shuffled */
+void zk_servers_done(struct zk *zk, bool forked);
+/* How long one server may take to connect, and to greet. */
+int64_t zk_share_ns(const struct zk *zk);
+/* Starts to connect to the next one. 0 or a code. */
+int zk_server_next(struct zk *zk, const struct hf_stream_user *user, hf_error *why);
+
+/* ---- zk_shake.c ------------------------------------------------------------------ */
+
+void zk_shake(struct zk *zk);                        /* the connection is there */
+void zk_greeted(struct zk *zk, struct jute *in);     /* the first frame */
+void zk_authenticated(struct zk *zk, int32_t error); /* the answer to auth */
+
+/* ---- zk_ring.c ------------------------------------------------------------------- */
+
+const struct zk_call *zk_ring_oldest(const struct zk_ring *ring); /* NULL: none */
+struct zk_call zk_ring_pop(struct zk_ring *ring);
+
+void zk_answer(struct zk *zk, const struct zk_call *call, const struct zk_reply *reply,
+               const hf_error *why);
+/* Answers all of them with `why`, as uncertain or never sent. */
+void zk_fail_calls(struct zk *zk, const hf_error *why);
+void zk_forget_all(struct zk *zk); /* nobody wants to know the answers */
+/* Sends what was written, now; or unless it is being gathered. */
+void zk_flush_now(struct zk *zk);
+void zk_flush_soon(struct zk *zk);
+
+/* A request being written: begun with room for a body of `size` bytes, which the caller
+ * puts into `out`. 0 or HF_ENOMEM: then nothing is changed. */
+struct zk_letter {
+    struct zk_call call;
+    struct jute_out out;
+    char *frame;
+};
+int zk_letter_begin(struct zk *zk, struct zk_letter *letter, enum zk_opcode opcode,
+                    size_t size);
+void zk_letter_end(struct zk *zk, struct zk_letter *letter);
+/* One without a body, for nobody. */
+int zk_letter_bare(struct zk *zk, enum zk_opcode opcode);
+
+/* ---- zk_read.c ------------------------------------------------------------------- */
+
+void zk_read(struct zk *zk);
+
+/* ---- zk_watches.c ---------------------------------------------------------------- */
+
+/* By the path below the chroot. zk_watch_find(): NULL if it is not watched.
+ * zk_watch_get(): made if there is none, and held; NULL: no memory. */
+struct zk_watch *zk_watch_find(struct zk *zk, const char *path);
+struct zk_watch *zk_watch_get(struct zk *zk, const char *path);
+/* A call that sets it is under way. */
+void zk_watch_ask(struct zk_watch *watch);
+/* One who wanted it does not any more. True if it was the last one. */
+bool zk_watch_release(struct zk_watch *watch);
+/* The end of a call that sets it or takes it off; `reply` NULL: it got none. */
+void zk_watch_answered(struct zk *zk, const struct zk_call *call,
+                       const struct zk_reply *reply);
+/* The end of a hold: it goes if nothing is known of it any more. NULL is fine. */
+void zk_watch_let(struct zk *zk, struct zk_watch *watch);
+/* An event, with the path as the server knows it. */
+void zk_watch_fired(struct zk *zk, enum zk_event_type type, struct zk_text path);
+/* Writes the requests that set all of them again. 0 or HF_ENOMEM. */
+int zk_watches_restore(struct zk *zk);
+void zk_watches_clear(struct zk *zk); /* the session's end: the server has none */
+void zk_watches_done(struct zk *zk);
+
+#endif

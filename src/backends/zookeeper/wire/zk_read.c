@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the server says: takes what the stream has, frame by frame, and finds whom it is
+ * for. The first frame of a connection is the greeting; each other one is an event or
+ * the reply to the oldest request under way. What does not fit (a reply to something
+ * else, a record that is none) ends the connection: from there on no reply can be
+ * trusted to be the right one.
+ *
+ * A reply proves that the session lived when its request was sent; an event proves
+ * nothing, it may have been on its way for long.
+ *
+ * What a handler is given points into the stream's buffer, so nothing is consumed
+ * before all has been handled; and whatever handlers send goes out in one write at the
+ * end. Runs in the stream's callback, under the session's lock.
+ */
+#include "../../../base/error.h"
+#include "zk_inside.h"
+
+#include <string.h>
+
+static void garbage(struct zk *zk, const char *what)
+{
+    zk->met = false; /* to open, it is as good as not there */
+    zk_lost_because(zk, HF_EUNREACHABLE, what);
+}
+
+/* False: it is not below the chroot. */
+static bool path_strip(const struct zk *zk, struct zk_text *path)
+{
+    size_t len = zk->chroot_len;
+
+    if (len == 0)
+        return true;
+    if (path->len < len || memcmp(path->at, zk->settings.chroot, len) != 0 ||
+        (path->len > len && path->at[len] != '/'))
+        return false;
+    path->at += len;
+    path->len -= len;
+    if (path->len == 0)
+        *path = (struct zk_text){ "/", 1 };
+    return true;
+}
+
+/* ---- Events ---------------------------------------------------------------------- */
+
+/* Other types than these tell of the server, or are not known yet: none was asked
+ * for. */
+static void take_event(struct zk *zk, struct jute *in)
+{
+    int32_t type = jute_int(in);
+    jute_int(in); /* a state of the connection, which we know ourselves */
+    struct zk_text path = jute_text(in);
+
+    if (in->bad) {
+        garbage(zk, "sent an event that is none");
+        return;
+    }
+    if (zk->state != ZK_STATE_UP || type < ZK_CREATED || type > ZK_CHILD)
+        return;
+    zk_watch_fired(zk, (enum zk_event_type)type, path);
+    if (path_strip(zk, &path) && !zk_is_quiet(zk))
+        zk->user->event(zk->session, (enum zk_event_type)type, path.at, path.len);
+}
+
+/* ---- Replies --------------------------------------------------------------------- */
+
+static bool multi_check(struct zk *zk, const struct zk_call *call,
+                        const struct zk_reply *reply)
+{
+    bool fine = reply->count == call->count;
+
+    for (size_t i = 0; i < reply->count && fine; i++)
+        fine = !zk->lists.texts[i].len || path_strip(zk, &zk->lists.texts[i]);
+    return fine;
+}
+
+static int decode(struct zk *zk, const struct zk_call *call, struct jute *in,
+                  struct zk_reply *reply)
+{
+    bool fine = true;
+
+    if (reply->error != ZK_OK)
+        return 0;
+    int rc = zk_read_reply((enum zk_opcode)call->opcode, in, &zk->lists, reply);
+    bool create =
+        call->opcode == ZK_OPCODE_CREATE2 || call->opcode == ZK_OPCODE_CONTAINER;
+    if (rc == 0 && create)
+        /* Of a part of the chroot, which zk_make() makes, nobody wants to know. */
+        fine = path_strip(zk, &reply->path) || !call->done;
+    else if (rc == 0 && call->opcode == ZK_OPCODE_MULTI)
+        fine = multi_check(zk, call, reply);
+    return fine ? rc : HF_EUNREACHABLE;
+}
+
+static void prove(struct zk *zk, const struct zk_call *call, int64_t zxid)
+{
+    if (zk->proven_ns < call->sent_ns)
+        zk->proven_ns = call->sent_ns;
+    if (zk->last_zxid < zxid)
+        zk->last_zxid = zxid;
+}
+
+static void answer(struct zk *zk, const struct zk_call *call,
+                   const struct zk_reply *reply)
+{
+    if (call->watch)
+        zk_watch_answered(zk, call, reply);
+    zk_answer(zk, call, reply, NULL);
+}
+
+/* The answer to a request of the client's own. */
+static void settle(struct zk *zk, const struct zk_call *call, int32_t error)
+{
+    if (call->opcode == ZK_OPCODE_AUTH) {
+        zk_authenticated(zk, error);
+    } else if (call->opcode == ZK_OPCODE_CLOSE) {
+        zk_bury(zk);
+        zk->round = 0;
+        zk_lost_because(zk, HF_EUNREACHABLE, "has ended the session as asked");
+    } else if (error != ZK_OK) {
+        zk_lost_because(zk, HF_EUNREACHABLE, "does not set the watches again");
+    }
+}
+
+static bool is_own(const struct zk_call *call)
+{
+    return call->opcode == ZK_OPCODE_AUTH || call->opcode == ZK_OPCODE_CLOSE ||
+           call->opcode == ZK_OPCODE_SET_WATCHES;
+}
+
+/* Errors that are about the connection or its session, not about the request alone. */
+static bool is_end(int32_t error)
+{
+    return error == ZK_SESSIONEXPIRED || error == ZK_SESSIONMOVED ||
+           error == ZK_NOTREADONLY;
+}
+
+static void take_end(struct zk *zk, int32_t error)
+{
+    if (error == ZK_SESSIONMOVED) {
+        zk_lost_because(zk, HF_EUNREACHABLE, "has given the session away");
+    } else if (error == ZK_NOTREADONLY) {
+        zk_lost_because(zk, HF_EUNREACHABLE, "only reads: it is cut off from others");
+    } else {
+        zk_lost_because(zk, HF_EUNREACHABLE, "has ended the session");
+        zk_expire(zk);
+        zk_bury(zk);
+    }
+}
+
+static void take_reply(struct zk *zk, const struct zk_header *header, struct jute *in)
+{
+    struct zk_reply reply = { .error = header->error, .zxid = header->zxid };
+    const struct zk_call *oldest = zk_ring_oldest(&zk->ring);
+
+    if (zk->ring.first == zk->ring.flushed || oldest->xid != header->xid) {
+        garbage(zk, "answered what nobody asked");
+        return;
+    }
+    int rc = decode(zk, oldest, in, &reply);
+    if (rc == HF_ENOMEM) {
+        zk_lost_because(zk, HF_ENOMEM, "sent more than there is memory for");
+        return;
+    }
+    if (rc != 0) {
+        garbage(zk, "sent a reply that is none");
+        return;
+    }
+    struct zk_call call = zk_ring_pop(&zk->ring);
+    bool ends = is_end(header->error);
+    if (!ends)
+        prove(zk, &call, header->zxid);
+    if (is_own(&call) && !ends)
+        settle(zk, &call, header->error);
+    else
+        answer(zk, &call, &reply);
+    if (ends)
+        take_end(zk, header->error);
+}
+
+/* ---- Frames ---------------------------------------------------------------------- */
+
+static void take_frame(struct zk *zk, struct jute *in)
+{
+    if (zk->state == ZK_STATE_GREETING) {
+        zk_greeted(zk, in);
+        return;
+    }
+    struct zk_header header = zk_read_header(in);
+    if (in->bad)
+        garbage(zk, "sent a reply that is none");
+    else if (header.xid == ZK_XID_EVENT)
+        take_event(zk, in);
+    else
+        take_reply(zk, &header, in);
+}
+
+static void read_all(struct zk *zk)
+{
+    size_t size = 0, done = 0, used = 0;
+    struct hf_stream *stream = zk->stream;
+    const char *input = hf__stream_input(stream, &size);
+    enum jute_state state = JUTE_MORE;
+    uint32_t connection = zk->connection;
+    struct jute record;
+
+    while (done < size) {
+        state = jute_frame(input + done, size - done, &record, &used);
+        if (state != JUTE_WHOLE)
+            break;
+        done += used;
+        take_frame(zk, &record);
+        if (zk->connection != connection)
+            return;
+    }
+    if (state == JUTE_BAD)
+        garbage(zk, "does not speak ZooKeeper's protocol");
+    else
+        hf__stream_consume(stream, done);
+}
+
+void zk_read(struct zk *zk)
+{
+    uint32_t connection = zk->connection;
+
+    zk->gathering++;
+    read_all(zk);
+    zk->gathering--;
+    if (zk->connection == connection)
+        zk_flush_soon(zk);
+    zk_lists_trim(&zk->lists);
+}

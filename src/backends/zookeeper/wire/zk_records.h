@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT */
+/* The records of ZooKeeper's protocol, read. Pure but for one growing list. */
+#ifndef HF_ZK_RECORDS_H
+#define HF_ZK_RECORDS_H
+
+#include "jute.h"
+#include "zk.h"
+
+enum zk_opcode {
+    ZK_OPCODE_CREATE = 1,
+    ZK_OPCODE_DELETE = 2,
+    ZK_OPCODE_EXISTS = 3,
+    ZK_OPCODE_GET = 4,
+    ZK_OPCODE_SET = 5,
+    ZK_OPCODE_SYNC = 9,
+    ZK_OPCODE_PING = 11,
+    ZK_OPCODE_CHILDREN2 = 12,
+    ZK_OPCODE_CHECK = 13,
+    ZK_OPCODE_MULTI = 14,
+    ZK_OPCODE_CREATE2 = 15,
+    ZK_OPCODE_UNWATCH = 18,
+    ZK_OPCODE_CONTAINER = 19,
+    ZK_OPCODE_AUTH = 100,
+    ZK_OPCODE_SET_WATCHES = 101,
+    ZK_OPCODE_CLOSE = -11,
+    ZK_OPCODE_ERROR = -1,
+};
+
+/* Xids that are no numbers of requests. */
+enum { ZK_XID_EVENT = -1, ZK_XID_PING = -2, ZK_XID_AUTH = -4, ZK_XID_WATCHES = -8 };
+
+struct zk_header {
+    int32_t xid;
+    int64_t zxid;
+    int32_t error;
+};
+
+struct zk_greeting {
+    int32_t timeout_ms; /* 0 or less: no such session */
+    int64_t session;
+    struct zk_text password;
+    bool read_only; /* servers of old do not say */
+};
+
+/* What the lists of a reply lie in. Zeroed is empty. */
+struct zk_lists {
+    struct zk_text *texts;
+    int32_t *errors;
+    size_t room;
+};
+
+void zk_lists_done(struct zk_lists *lists);
+/* Gives back what a long list has taken. */
+void zk_lists_trim(struct zk_lists *lists);
+
+struct zk_header zk_read_header(struct jute *in);
+struct zk_greeting zk_read_greeting(struct jute *in);
+
+/* The rest of a reply without an error to a request of that kind. 0, HF_ENOMEM, or
+ * HF_EUNREACHABLE: it is none. `ret` points into the input and the lists. */
+int zk_read_reply(enum zk_opcode opcode, struct jute *in, struct zk_lists *lists,
+                  struct zk_reply *ret);
+
+#endif

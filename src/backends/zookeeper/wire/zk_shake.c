@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What is said first on a connection: who we are, and which session we would like to go
+ * on with. Then, if there is a password, that; then the watches are set again, ahead
+ * of any other request, so that whatever the user does when he is told that the client
+ * is up is seen by a server that has them.
+ *
+ * A server that only reads (cut off from the others) is no good for locks and is left
+ * at once. A session that is over for us, because our clock said so, but not yet for
+ * the servers, is ended properly before a new one begins: its nodes would stand in the
+ * way of others, and of ourselves.
+ *
+ * Called by zk.c and zk_read.c, under the session's lock.
+ */
+#include "../../../base/clock.h"
+#include "../../../base/error.h"
+#include "zk_inside.h"
+
+#include <string.h>
+
+enum {
+    GREETING_SIZE = 4 + 4 + 8 + 4 + 8 + 4 + ZK_PASSWORD_MAX + 1,
+    SESSION_LEAST_MS = 10, /* less cannot be kept alive */
+};
+
+static const char AUTH_SCHEME[] = "digest";
+
+static int32_t wanted_ms(const struct zk *zk)
+{
+    int64_t ms = zk->settings.session_ns / HF_NS_PER_MS;
+    return ms > INT32_MAX ? INT32_MAX : (int32_t)ms;
+}
+
+void zk_shake(struct zk *zk)
+{
+    char *at = hf__stream_room(zk->stream, GREETING_SIZE);
+    struct jute_out out = { .at = at, .end = at ? at + GREETING_SIZE : NULL };
+
+    if (!at) {
+        zk_lost_because(zk, HF_ENOMEM, "cannot be greeted: out of memory");
+        return;
+    }
+    char *frame = jute_open(&out);
+    jute_put_int(&out, 0); /* the protocol's version */
+    jute_put_long(&out, zk->last_zxid);
+    jute_put_int(&out, wanted_ms(zk));
+    jute_put_long(&out, zk->session_id);
+    jute_put_text(&out, zk->password, zk->password_len);
+    jute_put_bool(&out, false); /* a server that only reads will not do */
+    jute_close(&out, frame);
+    hf__stream_wrote(zk->stream, (size_t)(out.at - frame));
+    zk->sent_ns = zk_now(zk);
+    hf__stream_flush(zk->stream);
+}
+
+static int put_auth(struct zk *zk)
+{
+    size_t len = strlen(zk->settings.auth);
+    struct zk_letter letter = { .frame = NULL };
+    int rc = zk_letter_begin(zk, &letter, ZK_OPCODE_AUTH,
+                             4 + 4 + sizeof AUTH_SCHEME + 4 + len);
+    if (rc != 0)
+        return rc;
+    jute_put_int(&letter.out, 0);
+    jute_put_text(&letter.out, AUTH_SCHEME, sizeof AUTH_SCHEME - 1);
+    jute_put_text(&letter.out, zk->settings.auth, len);
+    zk_letter_end(zk, &letter);
+    return 0;
+}
+
+static void come_up(struct zk *zk)
+{
+    if (zk_watches_restore(zk) != 0)
+        zk_lost_because(zk, HF_ENOMEM, "cannot be asked for watches: out of memory");
+    else
+        zk_ready(zk);
+}
+
+static void go_on(struct zk *zk)
+{
+    if (!*zk->settings.auth) {
+        come_up(zk);
+        return;
+    }
+    zk->state = ZK_STATE_AUTH;
+    if (put_auth(zk) != 0)
+        zk_lost_because(zk, HF_ENOMEM, "cannot be given the password: out of memory");
+}
+
+/* The session that was offered is granted, or a new one is. */
+static void take_session(struct zk *zk, const struct zk_greeting *greeting)
+{
+    if (greeting->session != zk->session_id) {
+        zk_expire(zk);
+        zk_bury(zk);
+        zk->session_id = greeting->session;
+        zk->fresh = true;
+    }
+    memcpy(zk->password, greeting->password.at, greeting->password.len);
+    zk->password_len = greeting->password.len;
+    zk->session_ns = greeting->timeout_ms * HF_NS_PER_MS;
+    zk->proven_ns = zk->sent_ns;
+}
+
+static void end_session(struct zk *zk)
+{
+    zk->state = ZK_STATE_BURYING;
+    if (zk_letter_bare(zk, ZK_OPCODE_CLOSE) != 0)
+        zk_lost_because(zk, HF_ENOMEM, "cannot be told the end: out of memory");
+}
+
+void zk_greeted(struct zk *zk, struct jute *in)
+{
+    struct zk_greeting greeting = zk_read_greeting(in);
+    bool none = greeting.timeout_ms < SESSION_LEAST_MS || greeting.session == 0;
+
+    if (in->bad || greeting.password.len > ZK_PASSWORD_MAX) {
+        zk->met = false;
+        zk_lost_because(zk, HF_EUNREACHABLE, "does not speak ZooKeeper's protocol");
+    } else if (none && zk->session_id) {
+        zk_expire(zk);
+        zk_bury(zk);
+        zk->round = 0;
+        zk_lost_because(zk, HF_EUNREACHABLE, "has ended the session");
+    } else if (none) {
+        zk_lost_because(zk, HF_EUNREACHABLE, "gives no session");
+    } else if (greeting.read_only) {
+        zk_lost_because(zk, HF_EUNREACHABLE, "only reads: it is cut off from others");
+    } else if (zk->over && greeting.session == zk->session_id) {
+        end_session(zk);
+    } else {
+        take_session(zk, &greeting);
+        go_on(zk);
+    }
+}
+
+void zk_authenticated(struct zk *zk, int32_t error)
+{
+    if (error == ZK_OK) {
+        come_up(zk);
+        return;
+    }
+    zk->hopeless = true;
+    zk_lost_because(zk, HF_EREFUSED, "does not accept the password");
+}

@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * zookeeper: locks on a ZooKeeper ensemble, in the queues of Curator's recipes.
+ *
+ * This file holds the table, the URL and the session's beginning and end, and hands on
+ * what core asks and what the wire tells. The rest: stays.c (tickets), places.c and
+ * turns.c (nodes in queues), locks.c, single.c, permits.c, expiring.c, latches.c,
+ * cells.c (kinds), renew.c, inspect.c, diagnose.c, names.c, queue.c, kinds.c, details.c
+ * (what names and nodes mean), watch.c, wire/ (the client). README.md is the map;
+ * docs/backends/zookeeper.md tells what a user has to know.
+ */
+#include "changes.h"
+#include "session.h"
+
+#include "../../base/clock.h"
+#include "../../base/error.h"
+#include "../../base/mem.h"
+#include "../../base/text.h"
+#include "../../base/url.h"
+#include "../../kit/secret.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define DEFAULT_SESSION_MS 10000
+#define FAREWELL_NS (500 * HF_NS_PER_MS)
+
+enum { HOSTS_SIZE = 1024, AUTH_SIZE = 2 * HF_SECRET_MAX };
+
+#define CAPS_SINGLE                                                                    \
+    (HF_CAP_MUTEX | HF_CAP_LEASE | HF_CAP_EVICT | HF_CAP_REVOKE | HF_CAP_PROCESSES |   \
+     HF_CAP_DURABLE | HF_CAP_DIAGNOSE)
+#define CAPS_KAZOO                                                                     \
+    (CAPS_SINGLE | HF_CAP_INSPECT | HF_CAP_FAIR | HF_CAP_RW | HF_CAP_DOWNGRADE |       \
+     HF_CAP_PERMITS)
+#define CAPS_CURATOR (CAPS_KAZOO | HF_CAP_EXPIRING | HF_CAP_LATCH | HF_CAP_CELL)
+
+/* ---- The URL --------------------------------------------------------------------- */
+
+static const char *option_or(const struct hf_url *url, const char *key,
+                             const char *fallback)
+{
+    const char *value = hf__url_option(url, key);
+    return value ? value : fallback;
+}
+
+static int read_layout(struct keeper *me, const struct hf_url *url, hf_error *why)
+{
+    static const char *const words[] = { "curator", "kazoo", "single" };
+    const char *value = option_or(url, "layout", words[0]);
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+        me->layout = (enum layout)i;
+        if (strcmp(value, words[i]) == 0)
+            return 0;
+    }
+    return hf__fail(why, HF_EURL,
+                    "the option 'layout' must be 'curator', 'kazoo' or 'single'");
+}
+
+static int read_tls(const struct hf_url *url, struct hf_stream_settings *stream,
+                    hf_error *why)
+{
+    static const char *const keys[] = { "tls_ca", "tls_cert", "tls_key", "tls_name",
+                                        "tls_verify" };
+    const char *verify = option_or(url, "tls_verify", "on");
+    stream->tls = strcmp(url->scheme, "zookeepers") == 0;
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]) && !stream->tls; i++)
+        if (hf__url_option(url, keys[i]))
+            return hf__fail(why, HF_EURL, "the option '%s' needs zookeepers:", keys[i]);
+    stream->tls_ca = option_or(url, "tls_ca", "");
+    stream->tls_cert = option_or(url, "tls_cert", "");
+    stream->tls_key = option_or(url, "tls_key", "");
+    stream->tls_name = option_or(url, "tls_name", "");
+    stream->tls_insecure = strcmp(verify, "off") == 0;
+    if (!stream->tls_insecure && strcmp(verify, "on") != 0)
+        return hf__fail(why, HF_EURL, "the option 'tls_verify' must be 'on' or 'off'");
+    return 0;
+}
+
+/* The lease that the URL asks for is the best guess at the session it needs. */
+static int read_times(const struct hf_url *url, struct zk_settings *settings,
+                      hf_error *why)
+{
+    int64_t session_ms, ttl_ms, connect_ms, timeout_ms;
+    int rc = hf__url_number(url, "ttl", 1, INT64_MAX / HF_NS_PER_MS, DEFAULT_SESSION_MS,
+                            &ttl_ms, why);
+    if (rc == 0 && ttl_ms > INT32_MAX)
+        ttl_ms = INT32_MAX;
+    if (rc == 0)
+        rc = hf__url_number(url, "session", 1, INT32_MAX, ttl_ms, &session_ms, why);
+    if (rc == 0)
+        rc = hf__url_number(url, "connect_timeout", 1, 600000, 5000, &connect_ms, why);
+    if (rc == 0)
+        rc = hf__url_number(url, "timeout", 1, 600000, 5000, &timeout_ms, why);
+    if (rc != 0)
+        return rc;
+    settings->session_ns = session_ms * HF_NS_PER_MS;
+    settings->stream.connect_ns = connect_ms * HF_NS_PER_MS;
+    settings->request_ns = timeout_ms * HF_NS_PER_MS;
+    return 0;
+}
+
+static int read_address(const struct hf_url *url, struct zk_settings *settings,
+                        char chroot[FOLDER_SIZE], hf_error *why)
+{
+    size_t len = strlen(url->path);
+    if (!url->host[0])
+        return hf__fail(why, HF_EURL, "the URL names no host");
+    while (len > 0 && url->path[len - 1] == '/')
+        len--;
+    if (len >= FOLDER_SIZE || strstr(url->path, "//"))
+        return hf__fail(why, HF_EURL, "the path of the URL is not one of ZooKeeper's");
+    memcpy(chroot, url->path, len);
+    chroot[len] = '\0';
+    settings->chroot = chroot;
+    settings->hosts = url->host;
+    settings->stream.port = url->port;
+    settings->stream.unix_path = "";
+    return 0;
+}
+
+static int read_auth(const struct hf_url *url, char auth[AUTH_SIZE], hf_error *why)
+{
+    char password[HF_SECRET_MAX];
+    int rc = hf__secret_find(url, password, why);
+    if (rc == 0 && !url->user[0] && password[0])
+        rc = hf__fail(why, HF_EURL, "a password needs a user (user@host)");
+    auth[0] = '\0';
+    if (rc == 0 && url->user[0] &&
+        snprintf(auth, AUTH_SIZE, "%s:%s", url->user, password) >= AUTH_SIZE)
+        rc = hf__fail(why, HF_EURL, "the user's name is too long");
+    hf__secret_wipe(password, sizeof(password));
+    return rc;
+}
+
+/* ---- The session ----------------------------------------------------------------- */
+
+static void keeper_up(void *session, bool fresh)
+{
+    struct keeper *me = session;
+    litter_up(me);
+    stays_up(me, fresh);
+}
+
+static void keeper_down(void *session, const hf_error *why)
+{
+    (void)session;
+    (void)why;
+}
+
+static void keeper_expired(void *session)
+{
+    struct keeper *me = session;
+    watch_drop_all(me);
+    litter_done(me);
+    stays_expired(me);
+}
+
+static void keeper_event(void *session, enum zk_event_type type, const char *path,
+                         size_t len)
+{
+    watch_event(session, type, path, len);
+}
+
+static const struct zk_user zk_user = {
+    .up = keeper_up,
+    .down = keeper_down,
+    .expired = keeper_expired,
+    .event = keeper_event,
+};
+
+static uint64_t capabilities(enum layout layout)
+{
+    if (layout == LAYOUT_SINGLE)
+        return CAPS_SINGLE;
+    return layout == LAYOUT_KAZOO ? CAPS_KAZOO : CAPS_CURATOR;
+}
+
+static int keeper_open(void *session, struct hf_host *host, const struct hf_url *url,
+                       uint64_t *ret_caps, hf_error *why)
+{
+    struct keeper *me = session;
+    struct zk_settings settings = { .session_ns = 0 };
+    char chroot[FOLDER_SIZE], auth[AUTH_SIZE];
+    me->host = host;
+    hf__list_init(&me->stays);
+    hf__list_init(&me->jobs);
+    hf__list_init(&me->batches);
+    hf__list_init(&me->litter);
+    zoo_errands_init(&me->errands);
+    watch_init(me);
+    zoo_self_init(&me->self, host->program);
+    int rc = read_layout(me, url, why);
+    /* Its clients look once whether the folder is there, and never again. */
+    settings.keep_folders = me->layout == LAYOUT_KAZOO;
+    if (rc == 0)
+        rc = read_address(url, &settings, chroot, why);
+    if (rc == 0)
+        rc = read_tls(url, &settings.stream, why);
+    if (rc == 0)
+        rc = read_times(url, &settings, why);
+    if (rc == 0)
+        rc = read_auth(url, auth, why);
+    if (rc != 0)
+        return rc;
+    settings.auth = auth;
+    rc = zk_open(host, &settings, &zk_user, me, &me->zk, why);
+    hf__secret_wipe(auth, sizeof(auth));
+    *ret_caps = capabilities(me->layout);
+    return rc;
+}
+
+/* The end of the session takes every node along; what is left is to see it off. */
+static void keeper_close(void *session, bool forked)
+{
+    struct keeper *me = session;
+    if (!me->host)
+        return;
+    me->closing = true;
+    if (me->zk && !forked) {
+        zk_mute(me->zk);
+        zk_settle(me->zk, me->host->ops->now(me->host) + FAREWELL_NS);
+    }
+    if (me->stall.slot)
+        me->host->ops->stop_timer(me->host, &me->stall);
+    if (me->zk) {
+        stays_done(me);
+        jobs_done(me);
+        zoo_renew_done(me);
+        litter_done(me);
+        zoo_errands_done(me);
+        zk_close(me->zk, forked);
+    }
+}
+
+/* ---- What core asks -------------------------------------------------------------- */
+
+static void keeper_attempt(void *session, struct hf_ticket *ticket)
+{
+    struct keeper *me = session;
+    struct stay *stay = stay_of(ticket);
+    if (stay)
+        stay->ops->attempt(me, stay);
+    else if (ticket->kind == HF_PERMITS)
+        permits_attempt(me, ticket);
+    else if (ticket->kind == HF_EXPIRING)
+        expiring_attempt(me, ticket);
+    else if (ticket->kind == HF_LATCH)
+        latch_attempt(me, ticket);
+    else if (me->layout == LAYOUT_SINGLE)
+        single_attempt(me, ticket);
+    else
+        locks_attempt(me, ticket);
+}
+
+static void keeper_ask(void *session, struct hf_request *request)
+{
+    struct keeper *me = session;
+    switch (request->verb) {
+    case HF_LATCH_SET:
+    case HF_LATCH_GET:
+    case HF_LATCH_DOWN:
+        latch_ask(me, request);
+        break;
+    case HF_CELL_GET:
+    case HF_CELL_SET:
+        cell_ask(me, request);
+        break;
+    case HF_INSPECT:
+        inspect_ask(me, request);
+        break;
+    case HF_EVICT:
+        evict_ask(me, request);
+        break;
+    case HF_REVOKE:
+        revoke_ask(me, request);
+        break;
+    case HF_DOWNGRADE:
+        downgrade_ask(me, request);
+        break;
+    case HF_DIAGNOSE:
+        diagnose_ask(me, request);
+        break;
+    default:
+        me->host->ops->answered(me->host, request, HF_EUNSUPPORTED, NULL);
+    }
+}
+
+static void keeper_forget(void *session, const void *ticket_or_request)
+{
+    struct keeper *me = session;
+    zk_forget(me->zk, ticket_or_request);
+    jobs_forget(me, ticket_or_request);
+    downgrade_forget(me, ticket_or_request);
+    stays_forget(me, ticket_or_request);
+}
+
+static const char *const schemes[] = { "zookeeper", "zookeepers", NULL };
+static const char *const options[] = {
+    "connect_timeout", "layout",   "password_env", "password_file",
+    "session",         "timeout",  "tls_ca",       "tls_cert",
+    "tls_key",         "tls_name", "tls_verify",   NULL,
+};
+
+const struct hf_backend hf__backend_zookeeper = {
+    .size = sizeof(struct hf_backend),
+    .abi = HF_BACKEND_ABI,
+    .name = "zookeeper",
+    .schemes = schemes,
+    .options = options,
+    .session_size = sizeof(struct keeper),
+    .default_ttl_ns = DEFAULT_SESSION_MS * HF_NS_PER_MS,
+    .open = keeper_open,
+    .close = keeper_close,
+    .attempt = keeper_attempt,
+    .withdraw = keeper_withdraw,
+    .renew = keeper_renew,
+    .interest = keeper_interest,
+    .ask = keeper_ask,
+    .forget = keeper_forget,
+};

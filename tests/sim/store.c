@@ -1,0 +1,517 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The store behind the seam that speaks to the simulated server: "lease:<client>".
+ *
+ * It does what a store on a network does. Each call is a message with a number; calls
+ * under way are in a list until they are answered, their ticket has gone, or the
+ * connection is lost, which makes them uncertain. While there is no connection nothing
+ * is sent. After a new one every waiter looks again, because messages may be lost. What
+ * arrives waits in an inbox, and an eventfd calls the loop, so that a client that gets
+ * no turn hears nothing.
+ *
+ * The lease of a grant counts from before its request was sent. One that is pushed
+ * began so much later than the request as the server's clock says, less what that clock
+ * may have run too fast. The answer to a renewal says which one it answers.
+ */
+#include "sim.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "../../src/base/error.h"
+#include "../../src/base/list.h"
+#include "../../src/base/mem.h"
+
+struct seat { /* a ticket the server may know of */
+    struct hf_link link;
+    struct hf_ticket *ticket;
+};
+
+struct call {
+    struct hf_link link;
+    uint64_t number;
+    int kind;
+    enum hf_renew_mode mode;
+    int64_t sent_ns;
+    uint32_t count;
+    void *subject[ITEMS_MAX]; /* tickets, or a request; NULL: forgotten */
+    int64_t ttl_ns[ITEMS_MAX];
+};
+
+struct session {
+    struct hf_host *host;
+    int client, wake_fd;
+    bool up;
+    uint64_t last_call;
+    struct hf_timer reconnect;
+    struct hf_link seats, calls;
+    struct msg *inbox, **inbox_end;
+};
+
+static struct session *sessions[CLIENTS_MAX];
+
+static int64_t host_now(const struct session *me)
+{
+    return me->host->ops->now(me->host);
+}
+
+/* ---- seats and calls ------------------------------------------------------------- */
+
+static struct seat *seat_of(const struct hf_ticket *ticket)
+{
+    return (struct seat *)(uintptr_t)ticket->store[0];
+}
+
+static void call_end(struct call *call)
+{
+    hf__list_remove(&call->link);
+    hf__free(call);
+}
+
+static void calls_forget(struct session *me, const void *subject)
+{
+    for (HF_EACH_SAFE(link, &me->calls)) {
+        struct call *call = HF_CONTAINER(link, struct call, link);
+        uint32_t left = 0;
+        for (uint32_t i = 0; i < call->count; i++) {
+            if (call->subject[i] == subject)
+                call->subject[i] = NULL;
+            left += call->subject[i] != NULL;
+        }
+        if (!left)
+            call_end(call);
+    }
+}
+
+/* Nothing about this ticket may come any more. */
+static void seat_give(struct session *me, struct hf_ticket *ticket)
+{
+    struct seat *seat = seat_of(ticket);
+    calls_forget(me, ticket);
+    if (!seat)
+        return;
+    hf__list_remove(&seat->link);
+    hf__free(seat);
+    ticket->store[0] = 0;
+}
+
+static bool seat_take(struct session *me, struct hf_ticket *ticket)
+{
+    if (seat_of(ticket))
+        return true;
+    struct seat *seat = hf__alloc(sizeof(*seat));
+    if (!seat)
+        return false;
+    seat->ticket = ticket;
+    hf__list_push_back(&me->seats, &seat->link);
+    ticket->store[0] = (uintptr_t)seat;
+    return true;
+}
+
+static struct call *call_new(struct session *me, int kind, void *subject)
+{
+    struct call *call = hf__alloc(sizeof(*call));
+    if (!call)
+        abort();
+    call->number = ++me->last_call;
+    call->kind = kind;
+    call->sent_ns = host_now(me);
+    call->subject[0] = subject;
+    call->count = 1;
+    hf__list_push_back(&me->calls, &call->link);
+    return call;
+}
+
+static struct msg *call_msg(const struct session *me, const struct call *call)
+{
+    struct msg *msg = msg_new(call->kind, me->client);
+    msg->call = call->number;
+    msg->count = call->count;
+    return msg;
+}
+
+static void item_fill(struct item *item, const struct hf_ticket *ticket)
+{
+    item->id = ticket->id;
+    item->name = name_index(ticket->name);
+    item->kind = ticket->kind;
+    item->ttl_ns = ticket->ttl_ns;
+}
+
+/* ---- calls from core ------------------------------------------------------------- */
+
+static void lease_attempt(void *session, struct hf_ticket *ticket)
+{
+    struct session *me = session;
+    hf_error why;
+    if (!me->up || !seat_take(me, ticket)) {
+        hf__fail_code(&why, me->up ? HF_ENOMEM : HF_EUNREACHABLE);
+        me->host->ops->failed(me->host, ticket, &why);
+        return;
+    }
+    struct msg *msg = call_msg(me, call_new(me, MSG_ATTEMPT, ticket));
+    item_fill(&msg->items[0], ticket);
+    msg->flags = ticket->flags;
+    msg->permits = ticket->permits;
+    msg->limit = ticket->limit;
+    msg->reserve = ticket->reserve;
+    msg->ttl_ns = ticket->ttl_ns;
+    net_send(msg, true);
+}
+
+static void lease_withdraw(void *session, struct hf_ticket *ticket)
+{
+    struct session *me = session;
+    if (!me->up) {
+        me->host->ops->withdrawn(me->host, ticket, HF_WITHDRAWAL_UNKNOWN);
+        return;
+    }
+    struct msg *msg = call_msg(me, call_new(me, MSG_WITHDRAW, ticket));
+    item_fill(&msg->items[0], ticket);
+    net_send(msg, true);
+}
+
+static void renew_some(struct session *me, struct hf_ticket *const *tickets,
+                       uint32_t some, enum hf_renew_mode mode)
+{
+    struct call *call = call_new(me, MSG_RENEW, NULL);
+    call->count = some;
+    call->mode = mode;
+    struct msg *msg = call_msg(me, call);
+    msg->mode = mode;
+    for (uint32_t i = 0; i < some; i++) {
+        call->subject[i] = tickets[i];
+        call->ttl_ns[i] = tickets[i]->ttl_ns;
+        item_fill(&msg->items[i], tickets[i]);
+    }
+    net_send(msg, true);
+}
+
+static void lease_renew(void *session, struct hf_ticket *const *tickets, size_t count_,
+                        enum hf_renew_mode mode)
+{
+    struct session *me = session;
+    for (size_t i = 0; !me->up && i < count_; i++)
+        me->host->ops->renewed(me->host, tickets[i], HF_RENEWAL_UNKNOWN, NULL);
+    for (size_t i = 0; me->up && i < count_; i += ITEMS_MAX)
+        renew_some(me, tickets + i,
+                   (uint32_t)(count_ - i < ITEMS_MAX ? count_ - i : ITEMS_MAX), mode);
+}
+
+static void lease_interest(void *session, struct hf_ticket *ticket)
+{
+    (void)session;
+    (void)ticket;
+}
+
+static void lease_ask(void *session, struct hf_request *request)
+{
+    struct session *me = session;
+    if (!me->up) {
+        me->host->ops->answered(me->host, request, HF_EUNREACHABLE, NULL);
+        return;
+    }
+    struct msg *msg = call_msg(me, call_new(me, MSG_ASK, request));
+    msg->verb = request->verb;
+    msg->number = request->number;
+    msg->call_id = request->id;
+    msg->items[0].name = name_index(request->name);
+    if (request->ticket)
+        item_fill(&msg->items[0], request->ticket);
+    net_send(msg, true);
+}
+
+static void lease_forget(void *session, const void *gone)
+{
+    struct session *me = session;
+    for (HF_EACH_SAFE(link, &me->seats)) {
+        struct seat *seat = HF_CONTAINER(link, struct seat, link);
+        if (seat->ticket == gone)
+            seat_give(me, seat->ticket);
+    }
+    calls_forget(me, gone);
+}
+
+/* ---- answers --------------------------------------------------------------------- */
+
+static void attempt_answered(struct session *me, struct hf_ticket *ticket,
+                             const struct msg *msg, int64_t sent_ns)
+{
+    struct hf_grant grant = { msg->token, msg->span, msg->ttl_ns, sent_ns };
+    if (mutant == MUTANT_ARRIVAL)
+        grant.since_ns = host_now(me);
+    if (msg->answer == ANSWER_QUEUED) {
+        int64_t rest = sent_ns + msg->left_ns - host_now(me);
+        if (msg->left_ns)
+            rest = rest > MS ? rest : MS;
+        ticket->store[2] = (uint64_t)sent_ns;
+        ticket->store[3] = (uint64_t)msg->server_ns;
+        me->host->ops->queued(me->host, ticket, msg->left_ns ? rest : 0);
+    } else if (msg->answer == ANSWER_BUSY) {
+        seat_give(me, ticket);
+        me->host->ops->busy(me->host, ticket);
+    } else {
+        if (ticket->kind == HF_LATCH) {
+            seat_give(me, ticket);
+            grant.ttl_ns = 0;
+        }
+        me->host->ops->granted(me->host, ticket, &grant);
+    }
+}
+
+static void renew_answered(struct session *me, const struct call *call,
+                           const struct msg *msg)
+{
+    for (uint32_t i = 0; i < call->count; i++) {
+        struct hf_ticket *ticket = call->subject[i];
+        struct hf_lease lease = { call->sent_ns, call->ttl_ns[i] };
+        bool late = mutant == MUTANT_LATE_RENEWAL;
+        if (ticket)
+            me->host->ops->renewed(me->host, ticket,
+                                   (enum hf_renewal)msg->items[i].answer,
+                                   late ? NULL : &lease);
+    }
+}
+
+static void ask_answered(struct session *me, struct hf_request *request,
+                         const struct msg *msg)
+{
+    request->result = msg->number;
+    if (request->verb == HF_CELL_GET && msg->answer == 0)
+        me->host->ops->cell_data(me->host, request, &msg->number, sizeof(msg->number));
+    me->host->ops->answered(me->host, request, msg->answer, NULL);
+}
+
+static void call_answered(struct session *me, struct call *call, const struct msg *msg)
+{
+    struct call copy = *call;
+    call_end(call);
+    if (copy.kind == MSG_ATTEMPT) {
+        attempt_answered(me, copy.subject[0], msg, copy.sent_ns);
+    } else if (copy.kind == MSG_WITHDRAW) {
+        seat_give(me, copy.subject[0]);
+        me->host->ops->withdrawn(me->host, copy.subject[0],
+                                 (enum hf_withdrawal)msg->answer);
+    } else if (copy.kind == MSG_RENEW) {
+        renew_answered(me, &copy, msg);
+    } else {
+        ask_answered(me, copy.subject[0], msg);
+    }
+}
+
+/* The connection went first. */
+static void call_lost(struct session *me, struct call *call)
+{
+    struct call copy = *call;
+    hf_error why;
+    call_end(call);
+    hf__fail_code(&why, HF_EUNCERTAIN);
+    for (uint32_t i = 0; i < copy.count; i++) {
+        void *subject = copy.subject[i];
+        if (!subject)
+            continue;
+        if (copy.kind == MSG_ATTEMPT)
+            me->host->ops->failed(me->host, subject, &why);
+        else if (copy.kind == MSG_WITHDRAW)
+            me->host->ops->withdrawn(me->host, subject, HF_WITHDRAWAL_UNKNOWN);
+        else if (copy.kind == MSG_RENEW)
+            me->host->ops->renewed(me->host, subject, HF_RENEWAL_UNKNOWN, NULL);
+        else
+            me->host->ops->answered(me->host, subject, HF_EUNCERTAIN, &why);
+    }
+}
+
+static void grant_pushed(struct session *me, struct hf_ticket *ticket,
+                         const struct msg *msg)
+{
+    int64_t now = host_now(me), asked = (int64_t)ticket->store[2];
+    int64_t waited = msg->server_ns - (int64_t)ticket->store[3];
+    struct hf_grant grant = { msg->token, msg->span, msg->ttl_ns, 0 };
+    if (ticket->kind == HF_LATCH) {
+        grant.ttl_ns = 0;
+        seat_give(me, ticket);
+        me->host->ops->granted(me->host, ticket, &grant);
+        return;
+    }
+    waited -= waited / 100;
+    grant.since_ns = asked + (waited > 0 ? waited : 0);
+    if (grant.since_ns > now || mutant == MUTANT_ARRIVAL)
+        grant.since_ns = now;
+    if (!asked || now - grant.since_ns > grant.ttl_ns / 4)
+        me->host->ops->notice(me->host, ticket);
+    else
+        me->host->ops->granted(me->host, ticket, &grant);
+}
+
+static void pushed(struct session *me, const struct msg *msg)
+{
+    for (HF_EACH(link, &me->seats)) {
+        struct hf_ticket *ticket = HF_CONTAINER(link, struct seat, link)->ticket;
+        if (memcmp(&ticket->id, &msg->items[0].id, sizeof(ticket->id)) != 0)
+            continue;
+        if (msg->kind == MSG_GRANT)
+            grant_pushed(me, ticket, msg);
+        else
+            me->host->ops->event(me->host, ticket, HF_EVENT_LOST);
+        return;
+    }
+}
+
+/* ---- the connection -------------------------------------------------------------- */
+
+static void connect_again(void *arg)
+{
+    struct session *me = arg;
+    struct net_conn *conn = &net.conns[me->client];
+    bool through = net.server_up && !net.server_paused && !conn->side[0].blocked &&
+                   !conn->side[1].blocked;
+    if (!through) {
+        me->host->ops->set_timer(me->host, &me->reconnect,
+                                 host_now(me) + dice_between(10, 100) * MS);
+        return;
+    }
+    me->up = conn->up = true;
+    for (HF_EACH(link, &me->seats))
+        me->host->ops->notice(me->host, HF_CONTAINER(link, struct seat, link)->ticket);
+}
+
+static void connection_lost(struct session *me)
+{
+    if (!me->up)
+        return;
+    me->up = false;
+    me->host->ops->set_timer(me->host, &me->reconnect,
+                             host_now(me) + dice_between(1, 50) * MS);
+    for (struct hf_link *link; (link = hf__list_first(&me->calls));)
+        call_lost(me, HF_CONTAINER(link, struct call, link));
+}
+
+static void take(struct session *me, const struct msg *msg)
+{
+    if (msg->kind == MSG_EOF) {
+        connection_lost(me);
+        return;
+    }
+    if (msg->kind == MSG_GRANT || msg->kind == MSG_LOST) {
+        pushed(me, msg);
+        return;
+    }
+    for (HF_EACH_SAFE(link, &me->calls)) {
+        struct call *call = HF_CONTAINER(link, struct call, link);
+        if (call->number > msg->call)
+            return;
+        if (call->number == msg->call) {
+            call_answered(me, call, msg);
+            return;
+        }
+        call_end(call); /* answers come in order: this one's is lost */
+    }
+}
+
+static void inbox_read(void *arg, uint32_t events)
+{
+    struct session *me = arg;
+    uint64_t number;
+    (void)events;
+    if (read(me->wake_fd, &number, sizeof(number)) < 0)
+        return;
+    for (struct msg *msg; (msg = me->inbox);) {
+        me->inbox = msg->next;
+        if (!me->inbox)
+            me->inbox_end = &me->inbox;
+        take(me, msg);
+        msg_free(msg);
+    }
+}
+
+void session_receive(int client, struct msg *msg)
+{
+    struct session *me = sessions[client];
+    uint64_t one = 1;
+    if (!me) {
+        msg_free(msg);
+        return;
+    }
+    msg->next = NULL;
+    *me->inbox_end = msg;
+    me->inbox_end = &msg->next;
+    if (write(me->wake_fd, &one, sizeof(one)) < 0)
+        abort();
+}
+
+/* ---- the table ------------------------------------------------------------------- */
+
+static int lease_open(void *session, struct hf_host *host, const struct hf_url *url,
+                      uint64_t *ret_caps, hf_error *why)
+{
+    struct session *me = session;
+    me->host = host;
+    me->client = url->path[0] - '0';
+    me->inbox_end = &me->inbox;
+    me->reconnect.callback = connect_again;
+    me->reconnect.arg = me;
+    hf__list_init(&me->seats);
+    hf__list_init(&me->calls);
+    me->wake_fd = eventfd(0, EFD_NONBLOCK);
+    if (host->ops->add_fd(host, me->wake_fd, EPOLLIN, inbox_read, me) != 0)
+        return hf__fail_code(why, HF_ESYSTEM);
+    sessions[me->client] = me;
+    net.conns[me->client].epoch++;
+    net.conns[me->client].up = false;
+    connect_again(me);
+    *ret_caps = HF_CAP_MUTEX | HF_CAP_FAIR | HF_CAP_RW | HF_CAP_DOWNGRADE |
+                HF_CAP_PERMITS | HF_CAP_EXPIRING | HF_CAP_LATCH | HF_CAP_CELL |
+                HF_CAP_LEASE | HF_CAP_EVICT | HF_CAP_HANDOFF | HF_CAP_PROCESSES;
+    return 0;
+}
+
+/* What was not withdrawn goes with the session, as far as it can be told. */
+static void lease_close(void *session, bool forked)
+{
+    struct session *me = session;
+    (void)forked;
+    for (struct hf_link *link; (link = hf__list_first(&me->seats));) {
+        struct hf_ticket *ticket = HF_CONTAINER(link, struct seat, link)->ticket;
+        net.left_behind = true; /* nobody will ask whether it got there */
+        if (me->up) {
+            struct msg *msg = msg_new(MSG_WITHDRAW, me->client);
+            item_fill(&msg->items[0], ticket);
+            net_send(msg, true);
+        }
+        seat_give(me, ticket);
+    }
+    for (struct hf_link *link; (link = hf__list_first(&me->calls));)
+        call_end(HF_CONTAINER(link, struct call, link));
+    for (struct msg *msg; (msg = me->inbox);) {
+        me->inbox = msg->next;
+        msg_free(msg);
+    }
+    me->host->ops->stop_timer(me->host, &me->reconnect);
+    me->host->ops->remove_fd(me->host, me->wake_fd);
+    close(me->wake_fd);
+    sessions[me->client] = NULL;
+}
+
+static const char *const schemes[] = { "lease", NULL };
+static const char *const options[] = { NULL };
+
+const struct hf_backend sim_backend = {
+    .size = sizeof(struct hf_backend),
+    .abi = HF_BACKEND_ABI,
+    .name = "lease",
+    .schemes = schemes,
+    .options = options,
+    .session_size = sizeof(struct session),
+    .default_ttl_ns = 30 * SECOND,
+    .open = lease_open,
+    .close = lease_close,
+    .attempt = lease_attempt,
+    .withdraw = lease_withdraw,
+    .renew = lease_renew,
+    .interest = lease_interest,
+    .ask = lease_ask,
+    .forget = lease_forget,
+};

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The checker from beginning to end: what was read is settled, then each lock goes
+ * through the checks, one after the other, and gives its memory back.
+ */
+#include "book.h"
+
+#include <stdlib.h>
+
+struct check *check_new(const struct check_options *options)
+{
+    struct check *check = zeroed(1, sizeof *check);
+    check->options = *options;
+    check->start = NEVER;
+    return check;
+}
+
+static void lock_done(struct lock *lock)
+{
+    free(lock->holds);
+    free(lock->failures);
+    lock->holds = NULL;
+    lock->failures = NULL;
+    register_done(&lock->fenced);
+    register_done(&lock->plain);
+}
+
+void check_free(struct check *check)
+{
+    if (!check)
+        return;
+    for (size_t i = 0; i < check->lock_count; i++)
+        lock_done(&check->locks[i]);
+    for (int id = 0; id < CHECKS; id++)
+        for (int i = 0; i < CHECK_EXAMPLES; i++)
+            free(check->report.checks[id].examples[i]);
+    free(check->locks);
+    free(check->processes);
+    free(check->threads);
+    free(check->windows);
+    free(check->heals);
+    free(check);
+}
+
+/* A hold that nobody ended was there while its process lived; after that, nobody has
+ * it, whatever its lease says. */
+static void hold_settle(struct check *check, struct hold *hold)
+{
+    if (hold->belief == NEVER)
+        hold->belief = process_of(check, hold->thread)->last;
+    if (hold->end > hold->belief)
+        hold->end = hold->belief;
+    if (hold->result != H_OK || (hold->flags & HOLD_PIECE))
+        return;
+    uint64_t over = hold->over != NEVER ? hold->over : hold->belief;
+    if (windows_meet(check, hold->inv, over))
+        totals_of(check, hold->kind)->exposed++;
+}
+
+static void lock_check(struct check *check, struct lock *lock)
+{
+    for (size_t i = 0; i < lock->hold_count; i++)
+        hold_settle(check, &lock->holds[i]);
+    check_registers(check, lock);
+    register_done(&lock->fenced);
+    register_done(&lock->plain);
+
+    uint32_t *by_ret = order_by(lock->holds, lock->hold_count, sizeof *lock->holds,
+                                offsetof(struct hold, ret), NULL);
+    check_exclusion(check, lock, by_ret);
+    bool overlap = check_belief(check, lock, by_ret);
+    check_releases(check, lock);
+    if (overlap)
+        check_released(check, lock, by_ret);
+    check_order(check, lock, by_ret);
+    check_tokens(check, lock, by_ret);
+    check_busy(check, lock, by_ret);
+    free(by_ret);
+    check_waits(check, lock);
+    lock_done(lock);
+}
+
+static void totals_add(struct check_totals *all, const struct check_totals *part)
+{
+    all->acquisitions += part->acquisitions;
+    all->exposed += part->exposed;
+    all->busy += part->busy;
+    all->timeout += part->timeout;
+    all->unknown += part->unknown;
+    all->failed += part->failed;
+    all->lost += part->lost;
+    all->late += part->late;
+    all->stuck += part->stuck;
+    all->fenced += part->fenced;
+    all->rejected += part->rejected;
+    all->lost_fenced += part->lost_fenced;
+    all->lost_plain += part->lost_plain;
+}
+
+const struct check_report *check_run(struct check *check)
+{
+    struct check_report *report = &check->report;
+
+    check_thread_end(check);
+    windows_settle(check);
+    heals_settle(check);
+    check_notes(check);
+    check_threads(check);
+    for (size_t i = 0; i < check->lock_count; i++)
+        if (check->locks[i].seen)
+            lock_check(check, &check->locks[i]);
+    for (int group = 0; group < GROUPS; group++)
+        totals_add(&report->all, &report->by[group]);
+    for (int id = 0; id < CHECKS; id++)
+        if (check_must_hold(&check->options, id))
+            report->violations += report->checks[id].found;
+    report->duration_ns = check->end > check->start ? check->end - check->start : 0;
+    return report;
+}
