@@ -198,7 +198,8 @@ struct left {
 static bool node_left(void *arg, const char *path)
 {
     struct left *left = arg;
-    if (left->folders && !strstr(path, "/hf%"))
+    bool object = strstr(path, "/hf%") && !strstr(path, "/hf%expiring");
+    if (left->folders && !object)
         return true;
     if (left->count++ == 0)
         snprintf(left->path, sizeof left->path, "%s", path);

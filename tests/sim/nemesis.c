@@ -308,16 +308,23 @@ void nemesis_act(void)
     next_fault = sim_now + begin(fault) / 4 + dice_spread(set.calm_ns);
 }
 
-void nemesis_heal(void)
+/* When all is well: a server that has forgotten may not come back before the last lease
+ * that it gave is over, not even now. */
+int64_t nemesis_heal(void)
 {
+    int64_t well = sim_now;
     next_fault = NEVER;
-    while (running_count)
-        end_at(0);
+    for (int i = running_count; i-- > 0;)
+        if (running[i].fault == FAULT_FORGET)
+            well = running[i].until;
+        else
+            end_at(i);
     hf__fault_plan(NULL, 0);
     hf__fault_pause(false);
     for (int i = 0; i < set.clients; i++)
         if (sim_client(i)->not_before > sim_now + SECOND)
             sim_client(i)->not_before = sim_now;
+    return well;
 }
 
 /* The clocks of a lease differ in rate, within what the library allows for. */

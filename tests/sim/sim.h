@@ -90,10 +90,32 @@ extern struct settings set;
 #define EVENTS(X)                                                                      \
     X(ASK)                                                                             \
     X(ASK_MULTI)                                                                       \
-    X(GRANT) X(END) X(CANCEL) X(DROP) X(RELEASE) X(RELEASED) X(WATCH) X(EVENT)         \
-        X(EXTEND) X(VERIFY) X(DOWNGRADE) X(LATCH) X(CELL) X(CLOSE) X(OPEN) X(SEND)     \
-            X(ARRIVE) X(REPLY) X(ADMIT) X(EXPIRE) X(FAULT) X(HEAL) X(DISPATCH)         \
-                X(BLOCK) X(EVICT)
+    X(GRANT)                                                                           \
+    X(END)                                                                             \
+    X(CANCEL)                                                                          \
+    X(DROP)                                                                            \
+    X(RELEASE)                                                                         \
+    X(RELEASED)                                                                        \
+    X(WATCH)                                                                           \
+    X(EVENT)                                                                           \
+    X(EXTEND)                                                                          \
+    X(VERIFY)                                                                          \
+    X(DOWNGRADE)                                                                       \
+    X(LATCH)                                                                           \
+    X(CELL)                                                                            \
+    X(CLOSE)                                                                           \
+    X(OPEN)                                                                            \
+    X(SEND)                                                                            \
+    X(ARRIVE)                                                                          \
+    X(REPLY)                                                                           \
+    X(ADMIT)                                                                           \
+    X(EXPIRE)                                                                          \
+    X(FAULT)                                                                           \
+    X(HEAL)                                                                            \
+    X(DISPATCH)                                                                        \
+    X(BLOCK)                                                                           \
+    X(EVICT)
+
 enum event_kind {
 #define EVENT_ENUM(name) EVENT_##name,
     EVENTS(EVENT_ENUM)
@@ -312,7 +334,7 @@ void nemesis_reset(void);
 int64_t nemesis_next(void);
 bool nemesis_is_at_it(void);
 void nemesis_act(void);
-void nemesis_heal(void);
+int64_t nemesis_heal(void); /* when its last fault is over */
 
 /* world.c: runs one seed; false if something was wrong. */
 bool sim_run(const struct settings *settings);

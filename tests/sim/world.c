@@ -275,12 +275,12 @@ static void say_who_is_stuck(void)
 /* Faults are over. Everything that was begun has to end now, and leave nothing. */
 static void heal(void)
 {
-    int64_t bound = sim_now + 120 * SECOND + 16 * set.ttl_most_ms * MS;
     bool killed = net.left_behind;
     healed = true;
     trace(EVENT_HEAL, 0, 0, 0, 0);
-    nemesis_heal();
+    run_until(nemesis_heal());
     wake_actors();
+    int64_t bound = sim_now + 120 * SECOND + 16 * set.ttl_most_ms * MS;
     run_until(sim_now + 2 * SECOND);
     for (int round = 0; !violated() && !all_home() && sim_now < bound; round++) {
         struct client *client = any_client();

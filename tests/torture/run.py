@@ -45,7 +45,7 @@ SWEEP = {"mutex": [], "fair": ["--fair"], "rw": ["-x"], "permits": ["--permits",
 # The form of the test suite: the same faults every time, and time enough for a machine
 # that has other things to do (where nothing runs for a second, even a free lock cannot
 # be had in half of one).
-SHORT = {"time": 7, "storm": 5, "quiet": 1, "every": (0.06, 0.12), "seed": 6,
+SHORT = {"time": 5, "storm": 5, "quiet": 1, "every": (0.06, 0.12), "seed": 6,
          "bound": 30, "patience": 60, "grace": 5000}
 
 
