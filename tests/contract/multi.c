@@ -67,11 +67,11 @@ static void cancel_rolls_back(struct env *e)
 /* The store refuses the last of them. */
 static void mismatch_rolls_back(struct env *e)
 {
-    hf_want wants[3] = { hf_mutex("c"), hf_write("a"), hf_permits("b", 1, 1) };
+    hf_want wants[3] = { hf_permits("c", 1, 1), hf_write("a"), hf_mutex("b") };
     hf_client *a = client_open(e);
     hf_client *b = client_open(e);
     hf_hold *none = NULL;
-    hf_hold *taken = one_held(a, hf_read("c"));
+    hf_hold *taken = one_held(a, hf_permits("c", 1, 2));
     CHECK_RC(hf_acquire(b, wants, 3, NULL, &none, NULL), HF_EMISMATCH);
     CHECK_EQ(seen(e, a, HF_HOLDER), 1);
     CHECK_EQ(seen(e, a, HF_WAITER), 0);

@@ -340,6 +340,35 @@ START_TEST(requests_of_all_kinds)
 }
 END_TEST
 
+/* Persistent where they are to be kept. What is made of the chroot lies outside of it,
+ * and is no lie of the server's. */
+START_TEST(folders_may_be_kept)
+{
+    static const char *const made[] = { "/in", "/in/here", "/in/here/q" };
+    struct jute in;
+    peer_begin(&peer);
+    peer_will_greet(&peer, PEER_SESSION, PEER_SESSION_MS);
+    struct zk_settings settings = stage_settings(peer.hosts);
+    settings.chroot = "/in/here";
+    settings.keep_folders = true;
+    ck_assert_int_eq(stage_open(&stage, &settings, NULL), 0);
+    peer_met(&peer);
+    zk_make(stage.zk, "/q", stage_take, &stage, 1);
+    for (int i = 0; i < 3; i++) {
+        struct peer_body body;
+        int32_t xid = peer_expect(&peer, &stage, ZK_OPCODE_CREATE2, &in);
+        ck_assert(text_is(jute_text(&in), made[i]));
+        body_begin(&body);
+        jute_put_text(&body.out, made[i], strlen(made[i]));
+        body_stat(&body, 0);
+        peer_reply_with(&peer, xid, 10 + i, body.bytes, body_len(&body));
+    }
+    ck_assert_str_eq(stage_last(&stage)->text, "/q");
+    ck_assert_uint_eq(stage.downs, 0);
+    end();
+}
+END_TEST
+
 START_TEST(what_is_too_large_is_not_sent)
 {
     static char data[1 << 20];
@@ -552,6 +581,6 @@ UNIT_MAIN("zk_peer", a_new_session_is_asked_for, greetings, nobody_is_there,
           lists_of_servers_are_checked, the_next_server_is_tried, passwords,
           a_wrong_password_is_refused, a_flight_is_one_write, replies_come_in_pieces,
           calls_made_in_answers_share_a_write, requests_of_all_kinds,
-          what_is_too_large_is_not_sent, garbage_ends_the_connection,
-          lies_about_the_work_done, events, the_server_goes_away,
-          nothing_is_allocated_per_request, out_of_memory)
+          folders_may_be_kept, what_is_too_large_is_not_sent,
+          garbage_ends_the_connection, lies_about_the_work_done, events,
+          the_server_goes_away, nothing_is_allocated_per_request, out_of_memory)

@@ -6,8 +6,8 @@
  * nodes are still there, all of them in one flight, or for those that are watched
  * merely whether the server is: one ping for all. A check asks behind a sync, because
  * this server may not have heard yet that somebody took the node away. A batch lives
- * until its last call is answered; a ticket that is forgotten meanwhile is struck out of
- * it. No answer is "unknown" for each: core asks again until the lease is over.
+ * until its last call is answered; a ticket that is forgotten meanwhile is struck out
+ * of it. No answer is "unknown" for each: core asks again until the lease is over.
  *
  * Interest: a watch on our own node tells when it is taken away, and when somebody asks
  * for it by writing __REVOKE__ into it, which is Curator's way.
