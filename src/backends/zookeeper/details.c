@@ -193,7 +193,8 @@ void zoo_details_read(const struct zoo_self *self, const char *data, size_t len,
     *ret = (struct zoo_details){
         .permits = 1, .limit = 1, .since_ms = -1, .left_ms = HF_FOREVER
     };
-    if (len < word || len >= sizeof(line) || memcmp(data, first_word, word) != 0) {
+    bool fits = len >= word && len < sizeof(line);
+    if (!fits || memcmp(data, first_word, word) != 0) {
         decode(data, len, ret->host, sizeof(ret->host));
         return;
     }
