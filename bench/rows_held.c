@@ -110,7 +110,7 @@ int ours_held(struct bench *bench, const struct held_plan *plan,
     hf_options options = { .size = sizeof options, .driver = HF_DRIVER_USER };
     struct estate estate = { .bench = bench,
                              .plan = plan,
-                             .ttl_ms = bench->quick ? 300 : plan->ttl_ms };
+                             .ttl_ms = bench->quick ? 1200 : plan->ttl_ms };
     hf_error why;
     int rc;
 

@@ -53,7 +53,7 @@ static void schedule_next(struct claim *claim, int64_t now)
     claim->renew_at = now;
     if (first && HF_CONTAINER(first, struct claim, renewal)->renew_at < now)
         claim->renew_at = HF_CONTAINER(first, struct claim, renewal)->renew_at;
-    hf__list_insert_before(claim->client->renewals.next, &claim->renewal);
+    hf__list_push_front(&claim->client->renewals, &claim->renewal);
     set_alarm(claim->client);
 }
 

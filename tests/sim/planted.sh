@@ -7,7 +7,7 @@
 # is quick; from 1 on they take some hundred seeds.
 sim=$1
 mutants="double-grant:1-100 token:1-100 arrival:1-100 keep-ticket:1-100 no-push:1-100
-core-arrival:1-100 core-no-word:250-350 core-deaf:150-250 late-renewal:530-630"
+core-arrival:1-100 core-no-word:250-350 core-deaf:1880-1980 late-renewal:530-630"
 
 number=0
 bad=0

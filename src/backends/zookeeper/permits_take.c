@@ -103,7 +103,8 @@ static void take_failed(struct keeper *me, struct permit *permit,
         failed++;
     bool at_limit = limit && failed == 0, at_place = failed + 1 == reply->count;
     bool absent = reply->error == ZK_NONODE;
-    if (permit->rounds++ == ROUNDS) {
+    bool known = at_limit || absent || reply->error == ZK_NODEEXISTS;
+    if (permit->rounds++ == ROUNDS || !known) {
         take_hopeless(me, permit, reply->error);
     } else if (at_limit) {
         permit->unlimited |= reply->error == ZK_NOAUTH;
@@ -114,10 +115,8 @@ static void take_failed(struct keeper *me, struct permit *permit,
     } else if (absent) {
         permit->missing = true;
         permit_take(me, permit);
-    } else if (reply->error == ZK_NODEEXISTS) {
-        permit_find(me, permit);
     } else {
-        take_hopeless(me, permit, reply->error);
+        permit_find(me, permit);
     }
 }
 

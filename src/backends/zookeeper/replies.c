@@ -38,15 +38,8 @@ static const struct {
       "the name, or one above it, is an ephemeral node" },
 };
 
-int zoo_reply_error(const struct zk_reply *reply, const hf_error *why,
-                    hf_error *ret_why)
+int zoo_server_error(const struct zk_reply *reply, hf_error *ret_why)
 {
-    if (!reply) {
-        *ret_why = *why;
-        return why->code;
-    }
-    if (reply->error == ZK_OK)
-        return 0;
     for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++)
         if (errors[i].error == reply->error)
             return hf__fail(ret_why, errors[i].code, "%s", errors[i].sentence);

@@ -233,8 +233,15 @@ void litter_done(struct keeper *me); /* forgets them: their session is over */
 void keeper_stall(struct keeper *me);
 
 /* A reply that is an error, or none, as a code with a sentence; 0 if it is neither. */
-int zoo_reply_error(const struct zk_reply *reply, const hf_error *why,
-                    hf_error *ret_why);
+int zoo_server_error(const struct zk_reply *reply, hf_error *ret_why);
+static inline int zoo_reply_error(const struct zk_reply *reply, const hf_error *why,
+                                  hf_error *ret_why)
+{
+    if (reply)
+        return reply->error == ZK_OK ? 0 : zoo_server_error(reply, ret_why);
+    *ret_why = *why;
+    return why->code ? why->code : HF_EUNCERTAIN;
+}
 
 /* ---- Kinds ----------------------------------------------------------------------- */
 

@@ -268,7 +268,7 @@ static void create_send(struct keeper *me, struct single *single)
     char data[ZOO_DETAILS_SIZE + ID_DIGITS + 8];
     int64_t now = me->host->ops->now(me->host);
     size_t len = zoo_details_write(&me->self, single->stay.ticket, now, 0, data);
-    memcpy(data + len, " id=", 4);
+    memcpy(data + len, " id=", sizeof(" id="));
     hf__hex_encode(&single->stay.id, sizeof(single->stay.id), data + len + 4);
     begin(single, SINGLE_CREATING);
     zk_gather(me->zk);

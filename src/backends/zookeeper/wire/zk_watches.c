@@ -307,7 +307,7 @@ static int restore_some(struct zk *zk, struct walk *walk, uint8_t kind)
     if (zk_letter_begin(zk, &letter, ZK_OPCODE_SET_WATCHES, EMPTY_VECTORS + size) != 0)
         return HF_ENOMEM;
     jute_put_long(&letter.out, zk->last_zxid);
-    for (uint8_t each = ZK_WATCH_DATA; each <= ZK_WATCH_CHILD; each <<= 1) {
+    for (unsigned each = ZK_WATCH_DATA; each <= ZK_WATCH_CHILD; each <<= 1) {
         if (each == kind)
             put_paths(table, walk, kind, &letter.out, count);
         else
@@ -321,11 +321,11 @@ int zk_watches_restore(struct zk *zk)
 {
     int rc = 0;
 
-    for (uint8_t kind = ZK_WATCH_DATA; kind <= ZK_WATCH_CHILD; kind <<= 1) {
+    for (unsigned kind = ZK_WATCH_DATA; kind <= ZK_WATCH_CHILD; kind <<= 1) {
         struct walk walk = { .bucket = 0 };
         walk.at = first_from(&zk->watches, &walk.bucket);
         do
-            rc = restore_some(zk, &walk, kind);
+            rc = restore_some(zk, &walk, (uint8_t)kind);
         while (rc == 0);
         if (rc < 0)
             return rc;
