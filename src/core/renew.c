@@ -49,11 +49,12 @@ static void schedule_at(struct claim *claim, int64_t renew_at)
 /* Before all others, and in one request with them if they are due too. */
 static void schedule_next(struct claim *claim, int64_t now)
 {
-    struct hf_link *first = hf__list_first(&claim->client->renewals);
+    struct hf_link *list = &claim->client->renewals;
+    struct hf_link *first = hf__list_first(list);
     claim->renew_at = now;
     if (first && HF_CONTAINER(first, struct claim, renewal)->renew_at < now)
         claim->renew_at = HF_CONTAINER(first, struct claim, renewal)->renew_at;
-    hf__list_push_front(&claim->client->renewals, &claim->renewal);
+    hf__list_insert_before(first ? first : list, &claim->renewal);
     set_alarm(claim->client);
 }
 
