@@ -222,13 +222,12 @@ static void change_again(struct keeper *me, struct change *change, size_t failed
 {
     struct zk_reply reply = { .error = error };
     hf_error why;
-    int rc;
     if (error == ZK_NONODE && failed == 0 && change->rounds++ < PARENT_ROUNDS)
         zk_make(me->zk, change->folder, parents_made, change, 0);
     else if (error == ZK_NODEEXISTS || error == ZK_BADVERSION || error == ZK_NONODE)
         change_look(me, change); /* somebody was quicker; or it was us */
-    else if ((rc = zoo_reply_error(&reply, NULL, &why)) != 0)
-        change_fail(me, change, rc, &why);
+    else if (error != ZK_OK)
+        change_fail(me, change, zoo_server_error(&reply, &why), &why);
 }
 
 static void errand_reply(void *session, void *subject, uint64_t word,

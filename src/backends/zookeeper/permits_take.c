@@ -90,7 +90,7 @@ static void take_hopeless(struct keeper *me, struct permit *permit, int32_t erro
     bool made = folder == ZK_OK || folder == ZK_NODEEXISTS;
     struct zk_reply reply = { .error = made ? error : folder };
     hf_error why;
-    zoo_reply_error(&reply, NULL, &why);
+    zoo_server_error(&reply, &why);
     permit_refuse(me, permit, &why);
 }
 

@@ -230,7 +230,7 @@ static void parents_missing(struct keeper *me, struct place *place)
     bool refused = error != ZK_OK && error != ZK_NODEEXISTS && error != ZK_NONODE;
     if (place->leave || ++place->rounds > ROUNDS || refused) {
         struct zk_reply reply = { .error = refused ? error : ZK_NONODE };
-        zoo_reply_error(&reply, NULL, &why);
+        zoo_server_error(&reply, &why);
         place_fail(me, place, &why);
         return;
     }
