@@ -144,9 +144,9 @@ static void body_renew(struct env *e, hf_client *client, hf_client *other)
     (void)other;
     if (!memory_rc(take(e, client, &hold, .ttl = TTL)))
         return;
-    int64_t left = hf_hold_left_ms(hold) - TTL / 2;
+    int64_t before = hf_hold_left_ms(hold);
     clock_advance(TTL / 2);
-    EVENTUALLY(hf_hold_left_ms(hold) > left);
+    EVENTUALLY(hf_hold_left_ms(hold) > before - TTL / 4);
     CHECK_EQ(hf_hold_state(hold), HF_HELD);
     CHECK_RC(hf_release(hold, NULL), 0);
 }
