@@ -244,6 +244,8 @@ static const struct page_section url_sections[] = {
       "The session's time to ask for: how long the lock of a killed holder stays "
       "taken. "
       "Default: `ttl`, else 10000. The server may grant another one.\n\n"
+      "acl=creator :: "
+      "Nodes belong to USER alone. Default: open, to everyone.\n\n"
       "timeout=MILLISECONDS, connect_timeout=MILLISECONDS :: "
       "As for REDIS; the latter for all hosts together.\n\n"
       "tls_ca=PATH, tls_cert=PATH, tls_key=PATH, tls_name=NAME, tls_verify=off :: "

@@ -3,10 +3,11 @@
  * What is known to cost locks on a ZooKeeper ensemble, and what to do about it. Under
  * the client's lock.
  *
- * A ping and a walk over all names (survey.h), read-only. What is judged: how long the
- * session lasts and how far the server is away, the numbers of each queue, and children
- * that do not belong where they lie. Each thing is told once, with how many there are
- * and one of them as an example.
+ * A ping, a look at the list of servers, and a walk over all names (survey.h),
+ * read-only. What is judged: how long the session lasts, how far the server is away and
+ * how many there are, the numbers of each queue, and children that do not belong where
+ * they lie. Each thing is told once, with how many there are and one of them as an
+ * example.
  */
 #include "survey.h"
 
@@ -34,6 +35,7 @@ struct diagnosis {
     struct oddity numbers; /* queues whose numbers are almost used up */
     struct oddity mixed;   /* two kinds of lock in one folder */
     size_t names;
+    int servers; /* that vote; 0: it is alone; -1: it does not say */
 };
 
 static void tell(struct keeper *me, struct survey *survey, int level, const char *topic,
@@ -145,8 +147,39 @@ static void judge_session(struct keeper *me, struct survey *survey)
 {
     char what[160];
     long long session = zk_session_ns(me->zk) / HF_NS_PER_MS;
-    snprintf(what, sizeof(what), "a session of %lld ms", session);
-    tell(me, survey, HF_GOOD, "session", what, "");
+    long long asked = me->session_asked_ns / HF_NS_PER_MS;
+    if (session == asked) {
+        snprintf(what, sizeof(what), "a session of %lld ms", session);
+        tell(me, survey, HF_GOOD, "session", what, "");
+        return;
+    }
+    snprintf(what, sizeof(what), "a session of %lld ms, though %lld were asked for",
+             session, asked);
+    tell(me, survey, HF_REMARK, "session", what,
+         session < asked
+             ? "leases end that much sooner in an outage: raise the server's "
+               "maxSessionTimeout, or ask for less (session=)"
+             : "a killed holder's lock stays taken that much longer: lower the "
+               "server's minSessionTimeout, or ask for more (session=)");
+}
+
+static void judge_servers(struct keeper *me, struct survey *survey)
+{
+    int servers = diagnosis_of(survey)->servers;
+    char what[96];
+    if (servers < 0)
+        return;
+    snprintf(what, sizeof(what), "an ensemble of %d servers", servers);
+    if (servers == 0)
+        tell(me, survey, HF_REMARK, "servers", "one server, without an ensemble",
+             "while it is down nobody gets a lock, and a lost disk is the end of all "
+             "tokens: run three");
+    else if (servers % 2 == 0)
+        tell(me, survey, HF_REMARK, "servers", what,
+             "an even number can lose no more servers than one less could: run an "
+             "odd number");
+    else
+        tell(me, survey, HF_GOOD, "servers", what, "");
 }
 
 static void judge_distance(struct keeper *me, struct survey *survey)
@@ -166,6 +199,7 @@ static void judge_distance(struct keeper *me, struct survey *survey)
 static void diagnose_end(struct keeper *me, struct survey *survey)
 {
     judge_session(me, survey);
+    judge_servers(me, survey);
     judge_distance(me, survey);
     judge_names(me, survey);
     job_end(me, &survey->job, 0, NULL);
@@ -181,6 +215,34 @@ static void ping_done(void *session, void *subject, uint64_t word,
     survey_done(session, subject, word, reply, sent_ns, gone);
 }
 
+/* Lines such as "server.1=host:2888:3888:participant;0.0.0.0:2181". */
+static int count_servers(const struct zk_text *config)
+{
+    static const char server[] = "server.", observer[] = ":observer";
+    const char *at = config->at, *end = config->at + config->len;
+    int count = 0;
+    while (at < end) {
+        const char *stop = memchr(at, '\n', (size_t)(end - at));
+        size_t len = (size_t)((stop ? stop : end) - at);
+        count += len > sizeof(server) - 1 &&
+                 memcmp(at, server, sizeof(server) - 1) == 0 &&
+                 !memmem(at, len, observer, sizeof(observer) - 1);
+        at += len + 1;
+    }
+    return count;
+}
+
+static void config_done(void *session, void *subject, uint64_t word,
+                        const struct zk_reply *reply, int64_t sent_ns,
+                        const hf_error *gone)
+{
+    struct survey *survey = subject;
+    struct zk_reply fine = { .error = ZK_OK };
+    if (reply && reply->error == ZK_OK)
+        diagnosis_of(survey)->servers = count_servers(&reply->data);
+    survey_done(session, subject, word, reply ? &fine : NULL, sent_ns, gone);
+}
+
 void diagnose_ask(struct keeper *me, struct hf_request *request)
 {
     struct survey *survey =
@@ -194,10 +256,13 @@ void diagnose_ask(struct keeper *me, struct hf_request *request)
         job_end(me, &survey->job, HF_ENOMEM, &why);
         return;
     }
+    diagnosis_of(survey)->servers = -1;
     survey->list = diagnose_list;
     survey_expect(survey);
-    survey_expect(survey); /* the ping may be answered inside the call */
+    survey_expect(survey);
+    survey_expect(survey); /* the calls may be answered inside of them */
     zk_ping(me->zk, ping_done, survey, 0);
+    zk_get_config(me->zk, config_done, survey, 0);
     survey->under_way--;
     survey_go(me, survey);
 }

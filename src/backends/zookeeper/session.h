@@ -33,6 +33,7 @@ struct keeper {
     struct zk *zk;
     enum layout layout;
     bool closing;
+    int64_t session_asked_ns;
 
     struct hf_link stays;
     struct hf_link jobs;    /* requests that take more than one call */

@@ -133,6 +133,18 @@ static int read_auth(const struct hf_url *url, char auth[AUTH_SIZE], hf_error *w
     return rc;
 }
 
+static int read_acl(const struct hf_url *url, struct zk_settings *settings,
+                    hf_error *why)
+{
+    const char *acl = option_or(url, "acl", "open");
+    settings->creator_only = strcmp(acl, "creator") == 0;
+    if (!settings->creator_only && strcmp(acl, "open") != 0)
+        return hf__fail(why, HF_EURL, "the option 'acl' must be 'open' or 'creator'");
+    if (settings->creator_only && !url->user[0])
+        return hf__fail(why, HF_EURL, "acl=creator needs a user (user@host)");
+    return 0;
+}
+
 /* ---- The session ----------------------------------------------------------------- */
 
 static void keeper_up(void *session, bool fresh)
@@ -200,9 +212,12 @@ static int keeper_open(void *session, struct hf_host *host, const struct hf_url 
     if (rc == 0)
         rc = read_times(url, &settings, why);
     if (rc == 0)
+        rc = read_acl(url, &settings, why);
+    if (rc == 0)
         rc = read_auth(url, auth, why);
     if (rc != 0)
         return rc;
+    me->session_asked_ns = settings.session_ns;
     settings.auth = auth;
     rc = zk_open(host, &settings, &zk_user, me, &me->zk, why);
     hf__secret_wipe(auth, sizeof(auth));
@@ -297,9 +312,10 @@ static void keeper_forget(void *session, const void *ticket_or_request)
 
 static const char *const schemes[] = { "zookeeper", "zookeepers", NULL };
 static const char *const options[] = {
-    "connect_timeout", "layout",   "password_env", "password_file",
-    "session",         "timeout",  "tls_ca",       "tls_cert",
-    "tls_key",         "tls_name", "tls_verify",   NULL,
+    "acl",           "connect_timeout", "layout",   "password_env",
+    "password_file", "session",         "timeout",  "tls_ca",
+    "tls_cert",      "tls_key",         "tls_name", "tls_verify",
+    NULL,
 };
 
 const struct hf_backend hf__backend_zookeeper = {

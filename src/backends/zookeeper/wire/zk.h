@@ -97,6 +97,7 @@ struct zk_settings {
     int64_t session_ns; /* asked for; zk_session_ns() says what was granted */
     int64_t request_ns; /* no reply for so long: the connection is given up */
     bool keep_folders;  /* zk_make() makes persistent nodes, not containers */
+    bool creator_only;  /* nodes are open to `auth` alone, not to everyone */
 };
 
 struct zk_user {
@@ -156,6 +157,8 @@ void zk_set(struct zk *zk, const char *path, const void *data, size_t len,
             int32_t version, zk_done *done, void *subject, uint64_t word);
 void zk_sync(struct zk *zk, const char *path, zk_done *done, void *subject,
              uint64_t word);
+/* What the ensemble says of its servers, wherever the chroot is; no data: it is one. */
+void zk_get_config(struct zk *zk, zk_done *done, void *subject, uint64_t word);
 void zk_ping(struct zk *zk, zk_done *done, void *subject, uint64_t word);
 
 /* The folder `path` and all that is missing above it, parts of the chroot included,

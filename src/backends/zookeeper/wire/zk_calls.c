@@ -3,8 +3,9 @@
  * The requests of zk.h, one function each: what they say and in which order. How they
  * get out and who hears the answer is in zk_ring.c.
  *
- * A path is written with the chroot in front, without being put together before. Every
- * node is open to everyone, as with the others who share our locks.
+ * A path is written with the chroot in front, without being put together before. Nodes
+ * are open to everyone, as with the others who share our locks, or to their creator
+ * alone: whoever has authenticated as we have.
  *
  * Called by the store, under its lock. While the client is not up, the answer comes at
  * once, inside the call, and nothing was sent.
@@ -16,14 +17,13 @@
 
 enum {
     LEN_SIZE = 4,  /* of a text, a number, the count of a vector */
-    ACL_SIZE = 27, /* put_acl() */
+    ACL_SIZE = 27, /* put_acl(), at most */
     MULTI_SIZE = 9,
     ALL_PERMISSIONS = 31,
     ANY_WATCH = 3,
 };
 
-static const char ACL_SCHEME[] = "world";
-static const char ACL_ID[] = "anyone";
+static const char CONFIG[] = "/zookeeper/config";
 
 struct asker {
     zk_done *done;
@@ -95,19 +95,22 @@ static void end(struct zk *zk, struct zk_letter *letter)
 
 /* ---- Creating -------------------------------------------------------------------- */
 
-static void put_acl(struct jute_out *out)
+static void put_acl(const struct zk *zk, struct jute_out *out)
 {
+    bool own = zk->settings.creator_only;
+    const char *scheme = own ? "auth" : "world", *id = own ? "" : "anyone";
+
     jute_put_int(out, 1);
     jute_put_int(out, ALL_PERMISSIONS);
-    jute_put_text(out, ACL_SCHEME, sizeof ACL_SCHEME - 1);
-    jute_put_text(out, ACL_ID, sizeof ACL_ID - 1);
+    jute_put_text(out, scheme, strlen(scheme));
+    jute_put_text(out, id, strlen(id));
 }
 
-static void put_node(struct jute_out *out, const void *data, size_t len,
-                     enum zk_mode mode)
+static void put_node(const struct zk *zk, struct jute_out *out, const void *data,
+                     size_t len, enum zk_mode mode)
 {
     jute_put_text(out, data, len);
-    put_acl(out);
+    put_acl(zk, out);
     jute_put_int(out, mode);
 }
 
@@ -122,7 +125,7 @@ void zk_create(struct zk *zk, const char *path, const void *data, size_t len,
     if (!begin(zk, &letter, opcode, size, &(struct asker){ done, subject, word }))
         return;
     put_path(zk, &letter.out, path);
-    put_node(&letter.out, data, len, mode);
+    put_node(zk, &letter.out, data, len, mode);
     end(zk, &letter);
 }
 
@@ -139,7 +142,7 @@ static bool make_one(struct zk *zk, const char *path, size_t len,
     if (!begin(zk, &letter, opcode, size, asker))
         return false;
     jute_put_joined(&letter.out, zk->settings.chroot, head, path, len - head);
-    put_node(&letter.out, "", 0, keep ? ZK_PERSISTENT : ZK_CONTAINER);
+    put_node(zk, &letter.out, "", 0, keep ? ZK_PERSISTENT : ZK_CONTAINER);
     zk_letter_end(zk, &letter);
     return true;
 }
@@ -215,7 +218,7 @@ static void put_op(const struct zk *zk, struct jute_out *out, const struct zk_op
     put_op_header(out, container ? ZK_OPCODE_CONTAINER : opcodes[op->what], false);
     put_path(zk, out, op->path);
     if (op->what == ZK_OP_CREATE)
-        put_node(out, op->data, op->len, op->mode);
+        put_node(zk, out, op->data, op->len, op->mode);
     if (op->what == ZK_OP_SET)
         jute_put_text(out, op->data, op->len);
     if (op->what != ZK_OP_CREATE)
@@ -285,6 +288,18 @@ void zk_children(struct zk *zk, const char *path, bool watch, zk_done *done,
                  void *subject, uint64_t word)
 {
     look(zk, ZK_OPCODE_CHILDREN2, path, watch, &(struct asker){ done, subject, word });
+}
+
+void zk_get_config(struct zk *zk, zk_done *done, void *subject, uint64_t word)
+{
+    struct zk_letter letter;
+
+    if (!begin(zk, &letter, ZK_OPCODE_GET, LEN_SIZE + sizeof CONFIG,
+               &(struct asker){ done, subject, word }))
+        return;
+    jute_put_text(&letter.out, CONFIG, sizeof CONFIG - 1);
+    jute_put_bool(&letter.out, false);
+    end(zk, &letter);
 }
 
 void zk_sync(struct zk *zk, const char *path, zk_done *done, void *subject,
