@@ -170,8 +170,8 @@ static void undo_claim(struct hf_op *op, uint32_t index)
         hf__claim_release(claim, NULL);
         return;
     }
-    if (others || claim->state == CLAIM_LEAVING)
-        return;
+    if (others || claim->state == CLAIM_LEAVING || claim->state == CLAIM_LEFT)
+        return; /* somebody else gives it up, and is told */
     hf__claim_leave(claim, op);
     if (claim->state == CLAIM_LEFT) {
         claim->leaver = NULL;

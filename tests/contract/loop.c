@@ -112,6 +112,36 @@ static void timers_wake_the_loop(struct env *e)
     let_go(hold);
 }
 
+/* One who waits for the same lock gives up in the moment in which the store confirms
+ * that it was released: both are due when the loop is turned. The release must be told,
+ * and not wait for a claim that is gone. The first hand-off uses up what the client may
+ * hand on, so that the second release goes to the store. */
+static void release_meets_timeout(struct env *e)
+{
+    hf_options options = HF_OPTIONS_INIT;
+    options.driver = HF_DRIVER_USER;
+    options.handoff = 1;
+    hf_client *mine = client_with(e, &options);
+    struct told next = told_here(), late = told_here(), released = told_here();
+    let_go(held(e, mine)); /* once, so that the store knows all it needs */
+    hf_hold *hold = held(e, mine);
+    begin(e, mine, told_hold, &next, .rival = true, .timeout = HF_FOREVER, .who = 2);
+    let_go(hold);
+    loop_until(mine, &next.ended, 1);
+    CHECK_RC(next.rc, 0);
+    begin(e, mine, told_hold, &late, .rival = true, .timeout = 1, .who = 3);
+    CHECK_RC(hf_release_async(next.hold, told_done, &released, NULL), 0);
+    /* pause: so that the answer and the timeout are both there when the loop turns */
+    poll(NULL, 0, 30);
+    loop_until(mine, &released.ended, 1);
+    CHECK_RC(released.rc, 0);
+    loop_until(mine, &late.ended, 1);
+    CHECK(late.rc == 0 || late.rc == HF_ETIMEOUT);
+    if (late.rc == 0)
+        let_go(late.hold);
+    check_free(e);
+}
+
 static void loop_hears_of_loss(struct env *e)
 {
     struct told told = told_here();
@@ -204,6 +234,7 @@ const struct scenario scenarios_loop[] = {
     { "no-callback-without-dispatch", LOCKS, 0, 0, no_callback_without_dispatch },
     { "descriptor-says-so", LOCKS, 0, 0, descriptor_says_so },
     { "timers-wake-the-loop", LOCKS, 0, 0, timers_wake_the_loop },
+    { "release-meets-timeout", LOCKS, 0, 0, release_meets_timeout },
     { "loop-hears-of-loss", LOCKS, HF_CAP_INSPECT | HF_CAP_EVICT, 0,
       loop_hears_of_loss },
     { "blocking-calls-work", LOCKS, HF_CAP_INSPECT, 0, blocking_calls_work },
