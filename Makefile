@@ -58,13 +58,15 @@ bench-peers:
 	$(BUILD)
 	@python3 bench/peers/prepare.py build/peers
 	@build/bench/bench --only redis_peers --peers build/peers
+	@build/bench/bench --only zookeeper_peers --peers build/peers \
+	    --json build/bench/results-zookeeper.json
 
 interop:
 	$(SETUP) build test interop
 	$(BUILD)
 	@sh tools/interop.sh
 
-STORE ?= mem file flock redis redis-simple
+STORE ?= mem file flock redis redis-simple zookeeper
 TIME ?= 60
 SEED ?= 1
 torture:

@@ -16,6 +16,7 @@
  * --quick takes samples of a few milliseconds: it shows that the bench works, no more.
  */
 #include "redis_bare.h"
+#include "zookeeper_bare.h"
 
 #include <ftw.h>
 #include <getopt.h>
@@ -41,6 +42,10 @@ static const struct {
     { "redis_crowd", rows_redis_crowd },
     { "redis_held", rows_redis_held },
     { "redis_peers", rows_redis_peers },
+    { "zookeeper_pair", rows_zookeeper_pair },
+    { "zookeeper_contest", rows_zookeeper_contest },
+    { "zookeeper_crowd", rows_zookeeper_crowd },
+    { "zookeeper_peers", rows_zookeeper_peers },
 };
 
 static int remove_one(const char *path, const struct stat *info, int type,
@@ -156,6 +161,7 @@ int main(int argc, char **argv)
             groups[i].run(&bench);
     }
     redis_stop(&bench);
+    zookeeper_stop(&bench);
     nftw(bench.dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
     if (bench_write_json(&bench) || bench.failures || bench.row_count == 0)
         return 1;

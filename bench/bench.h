@@ -40,6 +40,7 @@ struct measure {
 };
 
 struct redis;
+struct zookeeper;
 
 /* One row. A figure that does not exist is NAN. */
 struct row {
@@ -61,6 +62,8 @@ struct bench {
     const char *peers;   /* directory of what the other libraries need; NULL: without */
     struct redis *redis; /* the server of this run, once it is needed */
     bool no_redis;       /* there is none to be had */
+    struct zookeeper *zookeeper; /* the same */
+    bool no_zookeeper;
     int failures;
     size_t row_count;
     struct row rows[BENCH_ROWS_MAX];
@@ -183,5 +186,9 @@ void rows_redis_many(struct bench *bench);
 void rows_redis_crowd(struct bench *bench);
 void rows_redis_held(struct bench *bench);
 void rows_redis_peers(struct bench *bench);
+void rows_zookeeper_pair(struct bench *bench);
+void rows_zookeeper_contest(struct bench *bench);
+void rows_zookeeper_crowd(struct bench *bench);
+void rows_zookeeper_peers(struct bench *bench);
 
 #endif

@@ -68,11 +68,42 @@ redis waiters_1000_no_handoff_idle_requests
 redis held_100k_bytes
 redis held_100k_renew_cpu_percent
 redis held_100k_renew_requests'
+zookeeper_rows='zookeeper uncontended_pair
+zookeeper client_cpu_pair
+zookeeper uncontended_pair_cores
+zookeeper uncontended_pair_listed
+zookeeper contended_8proc
+zookeeper contended_8proc_requests
+zookeeper contended_8proc_slowest_share
+zookeeper contended_8proc_max_over_median
+zookeeper contended_8proc_cores
+zookeeper contended_8proc_cores_requests
+zookeeper contended_8proc_cores_slowest_share
+zookeeper contended_8proc_cores_max_over_median
+zookeeper waiters_1000
+zookeeper waiters_1000_bytes
+zookeeper waiters_1000_threads
+zookeeper waiters_1000_idle_cpu_us
+zookeeper waiters_1000_packets
+zookeeper waiters_1000_idle_packets
+zookeeper waiters_1000_single
+zookeeper waiters_1000_single_packets'
 case " ${3-} " in
 *' redis '*)
     if command -v redis-server >/dev/null && command -v redis-benchmark >/dev/null; then
         rows=$rows'
 '$redis_rows
+    fi
+    ;;
+esac
+
+servers=0
+case " ${3-} " in
+*' zookeeper '*)
+    if command -v java >/dev/null && [ -e /usr/share/java/zookeeper.jar ]; then
+        servers=1
+        rows=$rows'
+'$zookeeper_rows
     fi
     ;;
 esac
@@ -105,7 +136,9 @@ done <<END
 $rows
 END
 
-[ "$(printf '%s\n' "$out" | wc -l)" -eq "$(printf '%s\n' "$rows" | wc -l)" ]
+[ "$(printf '%s\n' "$out" | grep -c '^# zookeeper: server ')" -eq $servers ]
+check 'how the server runs is said' $?
+[ "$(printf '%s\n' "$out" | grep -vc '^# ')" -eq "$(printf '%s\n' "$rows" | wc -l)" ]
 check 'nothing else is printed' $?
 
 if command -v python3 >/dev/null; then

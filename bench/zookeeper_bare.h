@@ -29,19 +29,27 @@ void zookeeper_stop(struct bench *bench);
 /* All threads of the server to the core of pin_one(), or to all of them. */
 void zookeeper_pin(const struct zookeeper *server, bool one);
 
-/* Packets to and from clients so far: requests; answers and events. The question itself
- * is not among them. */
+/* Packets to and from clients so far (requests; answers and events), but for those of
+ * this question: to be subtracted from each other. */
 struct zoo_packets {
     int64_t received, sent;
 };
 int zookeeper_packets(const struct zookeeper *server, struct zoo_packets *ret_packets);
+
+/* How many wait in a crowd of this run; and a crowd of ours, with the figures of
+ * ours_crowd(). */
+int zookeeper_crowd_size(const struct bench *bench);
+int zookeeper_crowd(struct bench *bench, const struct zookeeper *server,
+                    struct figures *ret_figures);
 
 /* ---- A bare blocking session ----------------------------------------------------- */
 
 struct zoo_bare {
     int fd;
     int32_t xid;
-    int events; /* that came while something else was awaited */
+    int events;       /* that came while something else was awaited */
+    int32_t error;    /* of the last answer, and */
+    size_t at, until; /* what it says, in `in` */
     size_t from, to;
     char in[1 << 17]; /* the names of a thousand children, and more */
 };

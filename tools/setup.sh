@@ -13,7 +13,7 @@ test='util-linux openssl redis-server libzookeeper-java libslf4j-java default-jr
     iproute2 nftables man-db groff-base'
 bench='util-linux redis-server redis-tools libzookeeper-java libslf4j-java default-jre-headless'
 interop='openjdk-17-jdk-headless maven nodejs npm python3-redis libcurator-recipes-java
-    python3-kazoo'
+    python3-kazoo libzookeeper-mt-dev'
 evidence='python3-redis etcd-server etcd-client libcurator-recipes-java openjdk-17-jdk-headless'
 lint='g++ clang clang-format clang-tidy cppcheck cmake git'
 

@@ -123,21 +123,28 @@ static void first_lasts_until_the_last(struct env *e)
     let_go(companion);
 }
 
-/* Both are taken away, one after the other: that is one loss. */
+/* Both are taken away, one after the other: that is one loss. What a third one is told
+ * after them shows that both have been heard of. */
 static void lost_is_told_once(struct env *e)
 {
-    struct told told = { 0 };
+    struct told told = { 0 }, last = { 0 };
     hf_want wants[2] = { hf_mutex("a"), hf_mutex("b") };
     hf_client *mine = client_open(e), *other = client_open(e);
     hf_hold *both = NULL;
     CHECK_RC(hf_acquire(mine, wants, 2, NULL, &both, NULL), 0);
+    hf_hold *third = held(e, mine, .name = "c");
     CHECK_RC(hf_hold_watch(both, told_event, &told, NULL), 0);
+    CHECK_RC(hf_hold_watch(third, told_event, &last, NULL), 0);
     for (size_t i = 0; i < 2; i++) {
         CHECK_RC(hf_evict(other, wants[i].name, hf_hold_token(both, i), NULL), 0);
         EVENTUALLY(atomic_load(&told.lost) >= 1);
     }
+    CHECK_RC(hf_evict(other, "c", hf_hold_token(third, 0), NULL), 0);
+    EVENTUALLY(atomic_load(&last.lost) >= 1);
+    CHECK_EQ(atomic_load(&told.lost), 1);
     CHECK_RC(hf_hold_verify(both, NULL), HF_ELOST);
     CHECK_RC(hf_release(both, NULL), HF_ELOST);
+    CHECK_RC(hf_release(third, NULL), HF_ELOST);
     CHECK_EQ(atomic_load(&told.lost), 1);
 }
 
@@ -171,7 +178,7 @@ static void lost_stays_lost(struct env *e)
     fault_plan(HF_FAULT_RENEW, HF_FAULT_DELAY, 1, HF_FAULT_ALWAYS, TTL / 4);
     clock_advance(TTL / 2);
     EVENTUALLY(hf__fault_calls(HF_FAULT_RENEW) > 0);
-    clock_advance(3 * TTL);
+    clock_advance(TTL * 3 / 4);
     CHECK_EQ(hf_hold_state(hold), HF_LOST);
     let_go(held(e, client, .name = "other"));
     fault_none();

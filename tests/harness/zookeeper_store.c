@@ -101,9 +101,12 @@ void zookeeper_store_prepare(size_t lane, size_t servers)
 
 /* ---- A scenario ------------------------------------------------------------------ */
 
+/* Servers whose clocks have jumped may have to elect a leader first. */
 static struct zkraw *look(const struct keepers *keepers)
 {
-    return zkraw_open(keepers->zoo.node[0].port, RAW_MS);
+    struct zkraw *raw = NULL;
+    EVENTUALLY((raw = zkraw_open_quietly(keepers->zoo.node[0].port, RAW_MS)));
+    return raw;
 }
 
 /* Every number after "\t0x" in what a server says of its sessions, but for `mine`. */

@@ -30,6 +30,12 @@ struct seat { /* a ticket the server may know of */
     struct hf_ticket *ticket;
 };
 
+struct about { /* that a call is about something */
+    struct hf_link link;
+    void *subject; /* a ticket, or a request; NULL: forgotten */
+    struct call *call;
+};
+
 struct call {
     struct hf_link link;
     uint64_t number;
@@ -37,9 +43,11 @@ struct call {
     enum hf_renew_mode mode;
     int64_t sent_ns;
     uint32_t count;
-    void *subject[ITEMS_MAX]; /* tickets, or a request; NULL: forgotten */
+    struct about about[ITEMS_MAX];
     int64_t ttl_ns[ITEMS_MAX];
 };
+
+enum { ABOUT_BITS = 8 };
 
 struct session {
     struct hf_host *host;
@@ -48,6 +56,7 @@ struct session {
     uint64_t last_call;
     struct hf_timer reconnect;
     struct hf_link seats, calls;
+    struct hf_link about[1 << ABOUT_BITS]; /* by the subject's address */
     struct msg *inbox, **inbox_end;
 };
 
@@ -65,22 +74,46 @@ static struct seat *seat_of(const struct hf_ticket *ticket)
     return (struct seat *)(uintptr_t)ticket->store[0];
 }
 
+static struct hf_link *about_list(struct session *me, const void *subject)
+{
+    uint64_t mixed = (uintptr_t)subject * UINT64_C(0x9e3779b97f4a7c15);
+    return &me->about[mixed >> (64 - ABOUT_BITS)];
+}
+
+static void about_set(struct session *me, struct call *call, uint32_t i, void *subject)
+{
+    struct about *about = &call->about[i];
+    about->subject = subject;
+    about->call = call;
+    hf__list_push_back(about_list(me, subject), &about->link);
+}
+
+static void about_forget(struct about *about)
+{
+    if (about->subject)
+        hf__list_remove(&about->link);
+    about->subject = NULL;
+}
+
 static void call_end(struct call *call)
 {
+    for (uint32_t i = 0; i < call->count; i++)
+        about_forget(&call->about[i]);
     hf__list_remove(&call->link);
     hf__free(call);
 }
 
 static void calls_forget(struct session *me, const void *subject)
 {
-    for (HF_EACH_SAFE(link, &me->calls)) {
-        struct call *call = HF_CONTAINER(link, struct call, link);
-        uint32_t left = 0;
-        for (uint32_t i = 0; i < call->count; i++) {
-            if (call->subject[i] == subject)
-                call->subject[i] = NULL;
-            left += call->subject[i] != NULL;
-        }
+    for (HF_EACH_SAFE(link, about_list(me, subject))) {
+        struct about *about = HF_CONTAINER(link, struct about, link);
+        struct call *call = about->call;
+        bool left = false;
+        if (about->subject != subject)
+            continue;
+        about_forget(about);
+        for (uint32_t i = 0; i < call->count; i++)
+            left |= call->about[i].subject != NULL;
         if (!left)
             call_end(call);
     }
@@ -119,8 +152,9 @@ static struct call *call_new(struct session *me, int kind, void *subject)
     call->number = ++me->last_call;
     call->kind = kind;
     call->sent_ns = host_now(me);
-    call->subject[0] = subject;
     call->count = 1;
+    if (subject)
+        about_set(me, call, 0, subject);
     hf__list_push_back(&me->calls, &call->link);
     return call;
 }
@@ -183,7 +217,7 @@ static void renew_some(struct session *me, struct hf_ticket *const *tickets,
     struct msg *msg = call_msg(me, call);
     msg->mode = mode;
     for (uint32_t i = 0; i < some; i++) {
-        call->subject[i] = tickets[i];
+        about_set(me, call, i, tickets[i]);
         call->ttl_ns[i] = tickets[i]->ttl_ns;
         item_fill(&msg->items[i], tickets[i]);
     }
@@ -266,7 +300,7 @@ static void renew_answered(struct session *me, const struct call *call,
                            const struct msg *msg)
 {
     for (uint32_t i = 0; i < call->count; i++) {
-        struct hf_ticket *ticket = call->subject[i];
+        struct hf_ticket *ticket = call->about[i].subject;
         struct hf_lease lease = { call->sent_ns, call->ttl_ns[i] };
         bool late = mutant == MUTANT_LATE_RENEWAL;
         if (ticket)
@@ -290,15 +324,15 @@ static void call_answered(struct session *me, struct call *call, const struct ms
     struct call copy = *call;
     call_end(call);
     if (copy.kind == MSG_ATTEMPT) {
-        attempt_answered(me, copy.subject[0], msg, copy.sent_ns);
+        attempt_answered(me, copy.about[0].subject, msg, copy.sent_ns);
     } else if (copy.kind == MSG_WITHDRAW) {
-        seat_give(me, copy.subject[0]);
-        me->host->ops->withdrawn(me->host, copy.subject[0],
+        seat_give(me, copy.about[0].subject);
+        me->host->ops->withdrawn(me->host, copy.about[0].subject,
                                  (enum hf_withdrawal)msg->answer);
     } else if (copy.kind == MSG_RENEW) {
         renew_answered(me, &copy, msg);
     } else {
-        ask_answered(me, copy.subject[0], msg);
+        ask_answered(me, copy.about[0].subject, msg);
     }
 }
 
@@ -310,7 +344,7 @@ static void call_lost(struct session *me, struct call *call)
     call_end(call);
     hf__fail_code(&why, HF_EUNCERTAIN);
     for (uint32_t i = 0; i < copy.count; i++) {
-        void *subject = copy.subject[i];
+        void *subject = copy.about[i].subject;
         if (!subject)
             continue;
         if (copy.kind == MSG_ATTEMPT)
@@ -455,6 +489,8 @@ static int lease_open(void *session, struct hf_host *host, const struct hf_url *
     me->reconnect.arg = me;
     hf__list_init(&me->seats);
     hf__list_init(&me->calls);
+    for (size_t i = 0; i < sizeof(me->about) / sizeof(*me->about); i++)
+        hf__list_init(&me->about[i]);
     me->wake_fd = eventfd(0, EFD_NONBLOCK);
     if (host->ops->add_fd(host, me->wake_fd, EPOLLIN, inbox_read, me) != 0)
         return hf__fail_code(why, HF_ESYSTEM);

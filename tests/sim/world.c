@@ -67,12 +67,14 @@ static void offer_client(struct next *next, struct client *client)
     if (!client->handle || client->dead || client->blocked)
         return;
     int64_t at = os_node_ready(client->index, client->fd);
-    offer(next, at > client->not_before ? at : client->not_before, NEXT_DISPATCH,
-          client, NULL);
+    if (at < next->at)
+        offer(next, at > client->not_before ? at : client->not_before, NEXT_DISPATCH,
+              client, NULL);
     for (int i = 0; i < set.actors; i++) {
         at = client->actors[i].next_at;
-        offer(next, at > client->not_before ? at : client->not_before, NEXT_ACTOR,
-              client, &client->actors[i]);
+        if (at < next->at)
+            offer(next, at > client->not_before ? at : client->not_before, NEXT_ACTOR,
+                  client, &client->actors[i]);
     }
 }
 

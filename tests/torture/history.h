@@ -33,6 +33,8 @@ enum history_op {
                       value: its value, until_ns: the plain register's value */
     H_RESIDUE = 11, /* RETURN, at the end: value: things left behind in the store */
     H_DOWNGRADE = 12, /* RETURN: a writer became a reader */
+    H_STALL = 13,     /* RETURN: from `value` to t_ns the machine did not run this
+                        process; kind 1: nor the server, for anybody */
 };
 
 enum history_phase { H_INVOKE = 1, H_RETURN = 2 };

@@ -119,17 +119,27 @@ static void shared_unmap(const struct orders *orders, struct shared *shared)
     words_unmap(shared->waiting, orders->threads);
 }
 
+/* Before there is anything that run.py takes for a worker at work, whose descriptors it
+ * may then take away. */
+static void hands_prepare(const struct orders *orders, struct hand *hands)
+{
+    for (uint32_t i = 0; i < orders->threads; i++) {
+        uint64_t mixed =
+            orders->seed * 0x9e3779b97f4a7c15u + orders->process * 131u + i;
+        hands[i] = (struct hand){ .orders = orders, .number = i + 1 };
+        hands[i].random = mixed * 0xbf58476d1ce4e5b9u | 1;
+        if (!hand_history(&hands[i]))
+            exit(1);
+    }
+}
+
 static void hands_start(const struct orders *orders, const struct shared *shared,
                         struct hand *hands, pthread_t *threads)
 {
     for (uint32_t i = 0; i < orders->threads; i++) {
         struct hand *hand = &hands[i];
-        uint64_t mixed =
-            orders->seed * 0x9e3779b97f4a7c15u + orders->process * 131u + i;
-        *hand = (struct hand){ .orders = orders, .resources = shared->resources };
+        hand->resources = shared->resources;
         hand->waiting = &shared->waiting[i];
-        hand->number = i + 1;
-        hand->random = mixed * 0xbf58476d1ce4e5b9u | 1;
         if (pthread_create(&hand->thread, NULL, hand_run, hand) != 0) {
             perror("worker: thread");
             exit(1);
@@ -144,12 +154,15 @@ int main(int argc, char **argv)
     static struct hand hands[THREADS_MAX];
     pthread_t threads[THREADS_MAX];
     struct shared shared;
+    struct pulse pulse;
     char stop_path[512];
     bool ok = true;
 
     orders_read(&orders, argc, argv);
     signals_set();
     snprintf(stop_path, sizeof stop_path, "%s/stop", orders.directory);
+    hands_prepare(&orders, hands);
+    pulse_start(&pulse, &orders);
     shared_map(&orders, &shared);
     struct belongings before = belongings_before(&orders);
     hands_start(&orders, &shared, hands, threads);
@@ -158,10 +171,10 @@ int main(int argc, char **argv)
         pthread_join(hands[i].thread, NULL);
         ok &= !hands[i].failed;
     }
+    pulse_stop(&pulse);
     ok &= residue_tell(&orders, hands, before);
     for (uint32_t i = 0; i < orders.threads; i++)
-        if (hands[i].history)
-            history_close(hands[i].history);
+        history_close(hands[i].history);
     shared_unmap(&orders, &shared);
     return ok ? 0 : 1;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Inside a worker: what it was told to do (worker_orders.c) and a thread that
- * does it (worker_hold.c). */
+/* Inside a worker: what it was told to do (worker_orders.c), a thread that does it
+ * (worker_hold.c), and one that watches the machine (worker_pulse.c). */
 #ifndef TORTURE_WORKER_H
 #define TORTURE_WORKER_H
 
@@ -53,7 +53,19 @@ struct hand {
     bool failed; /* could not begin, though nobody told it to stop */
 };
 
-/* Makes the history, opens the driver, takes locks until it is told to stop. */
+/* A thread that notices when it is not run (worker_pulse.c); until control.stop. */
+struct pulse {
+    struct history *history;
+    pthread_t thread;
+    bool runs;
+};
+
+void pulse_start(struct pulse *pulse, const struct orders *orders);
+void pulse_stop(struct pulse *pulse);
+
+/* Makes the history; false: said on stderr. */
+bool hand_history(struct hand *hand);
+/* Opens the driver, takes locks until it is told to stop. */
 void *hand_run(void *arg);
 
 #endif

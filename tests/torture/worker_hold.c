@@ -226,20 +226,24 @@ static void hold_once(struct hand *hand)
 
 /* ---- The thread ------------------------------------------------------------------ */
 
-static bool hand_open(struct hand *hand)
+bool hand_history(struct hand *hand)
 {
     const struct orders *orders = hand->orders;
-    struct driver_settings settings = orders->settings;
-    uint64_t begun = history_now();
     char path[512];
     snprintf(path, sizeof path, "%s/%04u-%02u.hist", orders->directory, orders->process,
              hand->number);
     hand->history = history_create(path, orders->process, hand->number, orders->events,
                                    orders->label);
-    if (!hand->history) {
+    if (!hand->history)
         perror(path);
-        return false;
-    }
+    return hand->history != NULL;
+}
+
+static bool hand_open(struct hand *hand)
+{
+    const struct orders *orders = hand->orders;
+    struct driver_settings settings = orders->settings;
+    uint64_t begun = history_now();
     settings.share = hand->number <= orders->sharing;
     while (!hand->lock && !atomic_load(&control.stop) &&
            history_now() - begun < OPEN_PATIENCE_NS) {
@@ -260,7 +264,6 @@ void *hand_run(void *arg)
         hold_once(hand);
         spend(between(hand, hand->orders->think_us));
     }
-    if (hand->history)
-        history_add(hand->history, end);
+    history_add(hand->history, end);
     return NULL;
 }

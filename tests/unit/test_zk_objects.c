@@ -19,7 +19,7 @@
 
 extern const struct hf_backend hf__backend_zookeeper;
 
-#define CUT_STEP 29 /* of all bytes: the faults of the whole store cut at each */
+#define CUT_STEP 29  /* of all bytes: the faults of the whole store cut at each */
 #define CUT_MOST 260 /* longer than all replies to one request together */
 
 static struct zookeeper zoo;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the URL of a zookeeper store asks for, and what its doctor says, on real servers:
- * whose the nodes are, how long the session is, how many servers there are.
+ * What the URL of a zookeeper store asks for, and what its doctor says, on real
+ * servers: whose the nodes are, how long the session is, how many servers there are.
  */
 #include "unit.h"
 
@@ -22,8 +22,8 @@ static int open_as(struct fake_host *fake, const char *user, const char *options
                    hf_error *why)
 {
     char url[256];
-    snprintf(url, sizeof url, "zookeeper://%s127.0.0.1:%d/t?%s", user,
-             zoo.node[0].port, options);
+    snprintf(url, sizeof url, "zookeeper://%s127.0.0.1:%d/t?%s", user, zoo.node[0].port,
+             options);
     return fake_open_why(fake, &hf__backend_zookeeper, url, NULL, why);
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The life of a session, with a played server and a clock that the test moves: pings,
- * silence, going on elsewhere, the end by the server's word and by our own clock, and
- * the watches, which must outlive a connection but not a session.
+ * The life of a session, with a played server and a clock that the test moves: going on
+ * elsewhere, the end by the server's word and by our own clock, and the watches, which
+ * must outlive a connection but not a session.
  */
 #include "unit.h"
 
@@ -17,7 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define THIRD (PEER_SESSION_MS / 3 * HF_NS_PER_MS)
+#define WHOLE (PEER_SESSION_MS * HF_NS_PER_MS)
 
 static struct stage stage;
 static struct peer peer, other;
@@ -52,109 +52,6 @@ static void come_back(int64_t session)
     peer_greet(&peer, session, PEER_SESSION_MS);
     STAGE_UNTIL(&stage, stage.ups == ups + 1);
 }
-
-/* ---- Time ------------------------------------------------------------------------ */
-
-START_TEST(pings_keep_it_alive)
-{
-    begin();
-    pass(THIRD - 1);
-    ck_assert(peer_quiet(&peer, &stage));
-    for (int i = 0; i < 5; i++) {
-        pass(i ? THIRD / 2 : 1);
-        int64_t sent = time_of.now_ns;
-        ck_assert_int_eq(peer_expect(&peer, &stage, ZK_OPCODE_PING, NULL), ZK_XID_PING);
-        time_of.now_ns += THIRD / 2; /* it takes its time, which does not count */
-        peer_reply(&peer, ZK_XID_PING, 5, 0);
-        STAGE_UNTIL(&stage, !zk_ring_oldest(&stage.zk->ring));
-        ck_assert_int_eq(zk_valid_until(stage.zk), sent + 3 * THIRD);
-    }
-    ck_assert_uint_eq(stage.downs, 0);
-    end();
-}
-END_TEST
-
-START_TEST(requests_are_as_good_as_pings)
-{
-    begin();
-    pass(THIRD / 2);
-    zk_sync(stage.zk, "/", stage_take, &stage, 1);
-    int32_t xid = peer_expect(&peer, &stage, ZK_OPCODE_SYNC, NULL);
-    peer_reply(&peer, xid, 1, 0);
-    ck_assert_int_eq(stage_last(&stage)->sent_ns, time_of.now_ns);
-    pass(THIRD - 1);
-    ck_assert(peer_quiet(&peer, &stage));
-    pass(1);
-    peer_expect(&peer, &stage, ZK_OPCODE_PING, NULL);
-    end();
-}
-END_TEST
-
-START_TEST(two_thirds_of_silence_are_too_much)
-{
-    begin();
-    pass(THIRD);
-    peer_expect(&peer, &stage, ZK_OPCODE_PING, NULL);
-    pass(THIRD - 1);
-    ck_assert_uint_eq(stage.downs, 0);
-    pass(1);
-    ck_assert_uint_eq(stage.downs, 1);
-    ck_assert_ptr_nonnull(strstr(stage.why.text, "in time"));
-    ck_assert_uint_eq(stage.expiries, 0);
-    peer_accept(&peer, &stage);
-    ck_assert_int_eq(peer.hello.session, PEER_SESSION);
-    peer_greet(&peer, PEER_SESSION, PEER_SESSION_MS);
-    STAGE_UNTIL(&stage, stage.ups == 1);
-    ck_assert_uint_eq(stage.fresh, 0);
-    ck_assert_str_eq(stage.story, "du");
-    end();
-}
-END_TEST
-
-/* After a suspend: the answer is there, and nobody has read it. */
-START_TEST(an_answer_that_is_there_counts)
-{
-    begin();
-    pass(THIRD);
-    peer_expect(&peer, &stage, ZK_OPCODE_PING, NULL);
-    peer_reply(&peer, ZK_XID_PING, 5, 0);
-    struct pollfd polled = { .fd = stage.host.watches[0].fd, .events = POLLIN };
-    ck_assert_int_eq(poll(&polled, 1, 5000), 1);
-    pass(THIRD + THIRD / 2);
-    ck_assert_uint_eq(stage.downs, 0);
-    end();
-}
-END_TEST
-
-START_TEST(a_request_has_a_deadline)
-{
-    begin();
-    stage.zk->settings.request_ns = THIRD / 2;
-    zk_sync(stage.zk, "/", stage_take, &stage, 1);
-    peer_expect(&peer, &stage, ZK_OPCODE_SYNC, NULL);
-    pass(THIRD / 2 - 1);
-    ck_assert_uint_eq(stage.downs, 0);
-    pass(1);
-    ck_assert_str_eq(stage.story, "rd");
-    ck_assert_int_eq(stage.replies[0].code, HF_EUNCERTAIN);
-    end();
-}
-END_TEST
-
-/* Events say nothing about the session. */
-START_TEST(events_prove_nothing)
-{
-    begin();
-    pass(THIRD);
-    peer_expect(&peer, &stage, ZK_OPCODE_PING, NULL);
-    peer_event(&peer, ZK_DELETED, "/a");
-    STAGE_UNTIL(&stage, stage.event_count == 1);
-    ck_assert_int_eq(zk_valid_until(stage.zk), time_of.now_ns + 2 * THIRD);
-    pass(THIRD);
-    ck_assert_uint_eq(stage.downs, 1);
-    end();
-}
-END_TEST
 
 /* ---- The end of a session -------------------------------------------------------- */
 
@@ -484,7 +381,7 @@ START_TEST(pauses_grow)
         STAGE_UNTIL(&stage, stage.zk->attempts == attempts + 1);
     }
     ck_assert_int_lt(pauses[0], 60 * HF_NS_PER_MS);
-    ck_assert_int_le(pauses[6], 3 * THIRD / 8); /* while the session lives */
+    ck_assert_int_le(pauses[6], WHOLE / 8); /* while the session lives */
     ck_assert_int_gt(pauses[23], 900 * HF_NS_PER_MS);
     ck_assert_int_le(pauses[23], 2 * HF_NS_PER_S);
     end();
@@ -563,6 +460,49 @@ START_TEST(settling_ends_a_session_that_comes_back)
 }
 END_TEST
 
+static void *accept_and_end(void *arg)
+{
+    struct peer *of = arg;
+    char hello[128];
+    struct pollfd polled = { .fd = of->listener, .events = POLLIN };
+    if (poll(&polled, 1, 5000) != 1)
+        return NULL;
+    of->fd = accept(of->listener, NULL, NULL);
+    return recv(of->fd, hello, sizeof hello, 0) > 0 ? greet_and_end(of) : NULL;
+}
+
+/* The connection is lost, and it is closed before it has tried again. */
+START_TEST(settling_ends_a_session_that_was_lost)
+{
+    pthread_t thread;
+    peer_open(&peer, &stage, NULL);
+    peer_hang_up(&peer);
+    STAGE_UNTIL(&stage, stage.downs == 1);
+    ck_assert_int_eq(stage.zk->state, ZK_STATE_WAITING);
+    ck_assert_int_eq(pthread_create(&thread, NULL, accept_and_end, &peer), 0);
+    zk_mute(stage.zk);
+    zk_settle(stage.zk, hf__now() + 5 * HF_NS_PER_S);
+    ck_assert_int_eq(zk_session_id(stage.zk), 0);
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    end();
+}
+END_TEST
+
+/* With nobody there it gives up soon. */
+START_TEST(settling_does_not_hope_for_long)
+{
+    peer_open(&peer, &stage, NULL);
+    peer_deafen(&peer);
+    peer_hang_up(&peer);
+    STAGE_UNTIL(&stage, stage.downs == 1);
+    int64_t since = hf__now();
+    zk_mute(stage.zk);
+    zk_settle(stage.zk, hf__now() + 60 * HF_NS_PER_S);
+    ck_assert_int_lt(hf__now() - since, 30 * HF_NS_PER_S);
+    end();
+}
+END_TEST
+
 /* The socket is the parent's, too: a child says nothing on it. */
 START_TEST(a_forked_child_is_silent)
 {
@@ -583,12 +523,11 @@ START_TEST(a_forked_child_is_silent)
 }
 END_TEST
 
-UNIT_MAIN("zk_session", pings_keep_it_alive, requests_are_as_good_as_pings,
-          two_thirds_of_silence_are_too_much, an_answer_that_is_there_counts,
-          a_request_has_a_deadline, events_prove_nothing, it_ends_by_our_clock,
-          it_ends_by_the_servers_word, another_session_is_a_new_one, it_ends_in_a_reply,
-          watches_are_set_again, a_new_session_has_no_watches, watches_taken_back,
+UNIT_MAIN("zk_session", it_ends_by_our_clock, it_ends_by_the_servers_word,
+          another_session_is_a_new_one, it_ends_in_a_reply, watches_are_set_again,
+          a_new_session_has_no_watches, watches_taken_back,
           watches_taken_back_in_flight, many_watches_are_set_in_parts,
           the_session_goes_on_elsewhere, pauses_grow, closing_ends_the_session,
           settling_waits_for_all_answers, settling_ends_a_session_that_comes_back,
+          settling_ends_a_session_that_was_lost, settling_does_not_hope_for_long,
           a_forked_child_is_silent)

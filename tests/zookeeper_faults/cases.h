@@ -24,6 +24,7 @@ struct fault_case {
 
 /* One array per source, ended by a NULL name. */
 extern const struct fault_case ensemble_cases[]; /* servers die, freeze, come back */
+extern const struct fault_case cut_cases[];      /* a follower without its leader */
 extern const struct fault_case session_cases[];  /* sessions and processes end */
 extern const struct fault_case wire_cases[];     /* replies get lost */
 extern const struct fault_case herd_cases[];     /* a thousand waiters */
@@ -53,6 +54,7 @@ void world_done(void); /* all of it, from whatever state */
 /* A client on all servers; or through the proxy before the first one, which is started
  * if there is none. `more` "" or "&layout=...". */
 hf_client *opened(const char *more);
+hf_client *opened_at(unsigned servers, const char *more); /* bits: on these servers */
 hf_client *opened_through(const char *more);
 
 /* ---- Locks ----------------------------------------------------------------------- */
@@ -93,10 +95,12 @@ void waiter_blind(struct waiter *waiter);
 
 /* How many nodes there are in the folder of a lock; -1 if it is not there. */
 int contenders(const char *name);
+int contenders_of(const char *name, int64_t session); /* nodes of that session */
 
 /* The session of the first of them, and the server that it is connected to. */
 int64_t holder_session(const char *name);
 size_t server_of(int64_t session);
+bool server_has(size_t node, int64_t session);
 
 /* No node is there any more; containers take the server a moment. */
 void check_nothing_left(void);

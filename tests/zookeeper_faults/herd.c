@@ -1,22 +1,30 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A thousand waiters on one name: a release wakes one of them. Counted by the server,
- * in packets that it got and sent; and beside it the same with layout=single, where
- * each release wakes them all.
+ * Long queues. A thousand waiters on one name: a release wakes one of them. Counted by
+ * the server, in packets that it got and sent; and beside it the same with
+ * layout=single, where each release wakes them all. Then what may go wrong in a queue
+ * where who leaves hands over: waiters that give up, die or are deleted, and a reply
+ * that does not come.
  */
 #include "cases.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define THING "thing"
 #define CLIENTS 50
 #define WAITERS 1000
 #define HANDOVERS 200
 
-/* From who lets go to who has it: the release, the event, a look and its answer. Also
- * counted are the answer to the release, and now and then a ping. */
+/* Who comes behind so many is in a long queue, and whoever is ahead says when it was in
+ * and lets go. Those at the front came into a short one, and look. */
+#define SHORT 16
+
+/* From who lets go to who has it: the release, its answer, the last word, and the end
+ * of the node. Also counted is a ping now and then. */
 #define PACKETS_MAX 4
-#define PACKETS_BESIDES 1.25
+#define PACKETS_BESIDES 0.1
 
 #define HERD_SESSION_MS 30000 /* nobody is to be lost here */
 
@@ -64,10 +72,10 @@ static void hand_over(struct herd *herd)
     EVENTUALLY(atomic_load(&herd->granted) == before + 1);
 }
 
-/* Packets for each of `count` hand-overs, in hundredths. All wait when the server has
- * so many watches. */
+/* Packets for each of `count` hand-overs behind the first ones, in hundredths. All wait
+ * when the server has so many watches. */
 static int64_t herd_measure(struct herd *herd, const char *more, int64_t watches,
-                            int count)
+                            int first, int count)
 {
     for (size_t i = 0; i < CLIENTS; i++)
         herd->clients[i] = opened(more);
@@ -76,12 +84,15 @@ static int64_t herd_measure(struct herd *herd, const char *more, int64_t watches
     for (size_t i = 0; i < herd->count; i++)
         herd_join(herd, i);
     EVENTUALLY(zookeeper_number(&world.zoo, 0, "watch_count") >= watches);
-    hand_over(herd); /* the first one pays for looks of the beginning */
+    for (int i = 0; i < first; i++)
+        hand_over(herd);
     int64_t before = packets();
     for (int i = 0; i < count; i++)
         hand_over(herd);
-    int64_t each = (packets() - before) * 100 / count;
-    CHECK_EQ(atomic_load(&herd->granted), count + 2);
+    int64_t after = packets();
+    int64_t looking = packets() - after;
+    int64_t each = (after - before - looking) * 100 / count;
+    CHECK_EQ(atomic_load(&herd->granted), first + count + 1);
     atomic_store(&herd->ending, true);
     hf_release(atomic_exchange(&herd->hold, NULL), NULL);
     for (size_t i = 0; i < CLIENTS; i++)
@@ -96,7 +107,8 @@ static void thousand_waiters(void)
     world_start(1);
     world.session_ms = HERD_SESSION_MS;
     int64_t since = real_ms();
-    int64_t each = herd_measure(&herd, "", WAITERS, HANDOVERS);
+    int64_t watches = 2 * WAITERS - SHORT; /* of the one ahead, and its last word */
+    int64_t each = herd_measure(&herd, "", watches, SHORT + 1, HANDOVERS);
     if ((double)each / 100 > PACKETS_MAX + PACKETS_BESIDES)
         check_failed(__FILE__, __LINE__, "a hand-over costs %d packets (all: %.2f)",
                      PACKETS_MAX, (double)each / 100);
@@ -112,14 +124,233 @@ static void thousand_waiters_on_one_node(void)
     world_start(1);
     world.session_ms = HERD_SESSION_MS;
     int64_t since = real_ms();
-    int64_t each = herd_measure(&herd, "&layout=single", CLIENTS - 1, 5);
+    int64_t each = herd_measure(&herd, "&layout=single", CLIENTS - 1, 1, 5);
     CHECK(each > CLIENTS * 100);
     report("the same with layout=single", real_ms() - since, "%lld packets each",
            (long long)each / 100);
 }
 
+/* ---- Handing over ---------------------------------------------------------------- */
+
+/* One who waits, or holds. */
+struct entrant {
+    hf_client *client;
+    hf_op *op;
+    _Atomic(hf_hold *) hold;
+};
+
+/* A short queue, and behind it those that hand over to one another. */
+#define LATE 6
+static struct entrant early[SHORT], late[LATE];
+
+static void entrant_told(void *user, int rc, hf_hold *hold, const hf_error *why)
+{
+    (void)why;
+    if (rc == 0)
+        atomic_store(&((struct entrant *)user)->hold, hold);
+}
+
+static void entrant_join(struct entrant *entrant, hf_client *client)
+{
+    hf_want want = hf_mutex(THING);
+    hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
+    options.timeout_ms = HF_FOREVER;
+    options.ttl_ms = HERD_SESSION_MS;
+    atomic_store(&entrant->hold, NULL);
+    entrant->client = client;
+    CHECK_RC(hf_acquire_async(client, &want, 1, &options, entrant_told, entrant,
+                              &entrant->op, NULL),
+             0);
+}
+
+static void entrant_leave(struct entrant *entrant, int wanted)
+{
+    CHECK_RC(hf_release(atomic_exchange(&entrant->hold, NULL), NULL), wanted);
+    hf_op_free(entrant->op);
+}
+
+static void early_join(hf_client *client)
+{
+    for (int i = 0; i < SHORT; i++)
+        entrant_join(&early[i], client);
+    EVENTUALLY(contenders(THING) == SHORT);
+}
+
+static struct entrant *early_holder(void)
+{
+    for (int i = 0; i < SHORT; i++)
+        if (atomic_load(&early[i].hold))
+            return &early[i];
+    return NULL;
+}
+
+/* One after the other, in whatever order they came. */
+static void early_leave(void)
+{
+    struct entrant *holder = NULL;
+    for (int i = 0; i < SHORT; i++) {
+        EVENTUALLY((holder = early_holder()));
+        for (int k = 0; k < LATE; k++)
+            CHECK(!atomic_load(&late[k].hold));
+        entrant_leave(holder, 0);
+    }
+}
+
+static void late_join(int number, hf_client *client)
+{
+    entrant_join(&late[number], client);
+    EVENTUALLY(contenders(THING) == SHORT + number + 1);
+}
+
+/* It has the name, and of the others nobody has but `exempt`, if that is not -1. */
+static void check_served(int number, int exempt)
+{
+    EVENTUALLY(atomic_load(&late[number].hold));
+    CHECK_EQ(hf_hold_state(atomic_load(&late[number].hold)), HF_HELD);
+    for (int i = 0; i < LATE; i++)
+        CHECK(i == number || i == exempt || !atomic_load(&late[i].hold));
+}
+
+struct nodes {
+    char names[SHORT + LATE][128];
+    int count;
+};
+
+static bool name_kept(void *arg, const char *name)
+{
+    struct nodes *nodes = arg;
+    snprintf(nodes->names[nodes->count++], sizeof nodes->names[0], "%s", name);
+    return nodes->count < SHORT + LATE;
+}
+
+static int by_number(const void *one, const void *other)
+{
+    const char *a = one, *b = other;
+    return strcmp(a + strlen(a) - 10, b + strlen(b) - 10);
+}
+
+/* The node behind so many others, and whose it is. */
+static int64_t node_behind(struct zkraw *raw, int others, char path[200])
+{
+    struct nodes nodes = { .count = 0 };
+    struct zkraw_stat stat;
+    zkraw_children(raw, "/" THING, name_kept, &nodes);
+    CHECK(nodes.count > others);
+    qsort(nodes.names, (size_t)nodes.count, sizeof nodes.names[0], by_number);
+    snprintf(path, 200, "/" THING "/%s", nodes.names[others]);
+    CHECK_EQ(zkraw_exists(raw, path, &stat), 0);
+    return stat.owner;
+}
+
+/* Number 1 gives up, 2 loses its session and comes again behind all others, the node of
+ * 4 is deleted by hand, which it cannot know before it looks. */
+static void gaps_make(void)
+{
+    char path[200];
+    struct zkraw *raw = zkraw_open(world.zoo.node[0].port, 10000);
+    int64_t session = node_behind(raw, SHORT + 2, path);
+    node_behind(raw, SHORT + 4, path);
+    CHECK_EQ(zkraw_delete(raw, path), 0);
+    hf_op_cancel(late[1].op);
+    EVENTUALLY(zkraw_children(raw, "/" THING, NULL, NULL) == SHORT + LATE - 2);
+    zkraw_expire(world.zoo.node[0].port, session);
+    EVENTUALLY(zkraw_children(raw, "/" THING, NULL, NULL) == SHORT + LATE - 2 &&
+               node_behind(raw, SHORT + LATE - 3, path) != session &&
+               zkraw_exists(raw, path, NULL) == 0);
+    zkraw_close(raw);
+}
+
+static void gaps(void)
+{
+    hf_client *clients[LATE];
+    world_start(1);
+    hf_client *first = opened("");
+    early_join(first);
+    for (int i = 0; i < LATE; i++)
+        late_join(i, clients[i] = opened(""));
+    gaps_make();
+    int64_t since = real_ms();
+    early_leave();
+    check_served(0, -1);
+    entrant_leave(&late[0], 0);
+    check_served(3, -1);
+    entrant_leave(&late[3], 0);
+    int64_t told = real_ms();
+    EVENTUALLY(atomic_load(&late[4].hold) &&
+               hf_hold_state(atomic_load(&late[4].hold)) == HF_LOST);
+    told = real_ms() - told;
+    check_served(5, 4);
+    entrant_leave(&late[4], HF_ELOST);
+    entrant_leave(&late[5], 0);
+    check_served(2, -1);
+    entrant_leave(&late[2], 0);
+    hf_op_free(late[1].op);
+    for (int i = 0; i < LATE; i++)
+        hf_close(clients[i]);
+    hf_close(first);
+    check_nothing_left();
+    report("long queue: some quit, die, are deleted", real_ms() - since,
+           "in turn; deleted: LOST after %lld ms", (long long)told);
+}
+
+/* One hands over to another one, and the replies to one of the two are cut; or with -1
+ * nothing is, and the bytes of reply are counted. */
+static int64_t handed_over(bool cut_next, int64_t bytes)
+{
+    hf_client *first = opened(""), *a = cut_next ? opened("") : opened_through("");
+    hf_client *b = cut_next ? opened_through("") : opened("");
+    early_join(first);
+    late_join(0, a);
+    late_join(1, b);
+    EVENTUALLY(zookeeper_number(&world.zoo, 0, "watch_count") == SHORT + 3);
+    early_leave();
+    check_served(0, -1);
+    proxy_mode(world.proxy, bytes < 0 ? PROXY_PASS : PROXY_CUT, bytes);
+    entrant_leave(&late[0], 0);
+    check_served(1, -1);
+    int64_t said = (int64_t)proxy_count(world.proxy).said;
+    CHECK_EQ(contenders(THING), 1);
+    entrant_leave(&late[1], 0);
+    EVENTUALLY(contenders(THING) <= 0);
+    EVENTUALLY(zookeeper_number(&world.zoo, 0, "watch_count") == 0);
+    hf_close(first);
+    hf_close(a);
+    hf_close(b);
+    return said;
+}
+
+static void hand_over_cut(bool cut_next, const char *fault)
+{
+    int64_t longest = 0;
+    world_start(1);
+    world.session_ms = HERD_SESSION_MS;
+    hf_close(opened_through("")); /* so that there is a proxy */
+    int64_t whole = handed_over(cut_next, -1);
+    CHECK(whole > 16);
+    for (int64_t bytes = 0; bytes <= whole; bytes += bytes < 24 ? 1 : 7) {
+        int64_t since = real_ms();
+        handed_over(cut_next, bytes);
+        longest = real_ms() - since > longest ? real_ms() - since : longest;
+    }
+    check_nothing_left();
+    report(fault, longest, "0, and the next one has it");
+}
+
+static void last_word_cut(void)
+{
+    hand_over_cut(false, "reply to a hand-over cut after n bytes");
+}
+
+static void last_word_unheard(void)
+{
+    hand_over_cut(true, "word of a hand-over cut after n bytes");
+}
+
 const struct fault_case herd_cases[] = {
     { "thousand-waiters", thousand_waiters },
     { "thousand-waiters-on-one-node", thousand_waiters_on_one_node },
+    { "long-queue-gaps", gaps },
+    { "long-queue-reply-cut", last_word_cut },
+    { "long-queue-word-cut", last_word_unheard },
     { NULL, NULL },
 };

@@ -55,8 +55,7 @@ static void waiter_expired(void)
     hf_hold *hold = locked(a, THING);
     waiter_start(&waiter, b, THING, 1, hold);
     zkraw_expire(world.zoo.node[server_of(session)].port, session);
-    EVENTUALLY(contenders(THING) == 1);
-    EVENTUALLY(contenders(THING) == 2);
+    EVENTUALLY(contenders_of(THING, session) == 0 && contenders(THING) == 2);
     CHECK(!atomic_load(&waiter.over));
     waiter_blind(&waiter);
     CHECK_RC(hf_release(hold, NULL), 0);

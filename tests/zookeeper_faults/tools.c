@@ -63,11 +63,22 @@ static hf_client *client_open(const char *hosts, const char *more)
     return client;
 }
 
+hf_client *opened_at(unsigned servers, const char *more)
+{
+    char hosts[128] = "";
+    size_t used = 0;
+    for (size_t i = 0; i < world.zoo.count; i++)
+        if (servers & (1U << i))
+            used +=
+                (size_t)snprintf(hosts + used, sizeof hosts - used, "%s127.0.0.1:%d",
+                                 used ? "," : "", world.zoo.node[i].port);
+    CHECK(used < sizeof hosts);
+    return client_open(hosts, more);
+}
+
 hf_client *opened(const char *more)
 {
-    char hosts[128];
-    zookeeper_hosts(&world.zoo, hosts, sizeof hosts);
-    return client_open(hosts, more);
+    return opened_at(~0U, more);
 }
 
 hf_client *opened_through(const char *more)
@@ -199,6 +210,36 @@ int contenders(const char *name)
     return count;
 }
 
+struct names {
+    char of[8][128];
+    int count;
+};
+
+static bool name_keep(void *arg, const char *name)
+{
+    struct names *names = arg;
+    if (names->count < 8)
+        snprintf(names->of[names->count++], sizeof names->of[0], "%s", name);
+    return true;
+}
+
+int contenders_of(const char *name, int64_t session)
+{
+    int count = 0;
+    char path[300];
+    struct names names = { .count = 0 };
+    struct zkraw *raw = look();
+    snprintf(path, sizeof path, "/%.100s", name);
+    zkraw_children(raw, path, name_keep, &names);
+    for (int i = 0; i < names.count; i++) {
+        struct zkraw_stat stat = { 0 };
+        snprintf(path, sizeof path, "/%.100s/%s", name, names.of[i]);
+        count += zkraw_exists(raw, path, &stat) == 0 && stat.owner == session;
+    }
+    zkraw_close(raw);
+    return count;
+}
+
 static const char *sequence_of(const char *name)
 {
     size_t len = strlen(name);
@@ -227,17 +268,23 @@ int64_t holder_session(const char *name)
     return stat.owner;
 }
 
-size_t server_of(int64_t session)
+bool server_has(size_t node, int64_t session)
 {
     static char text[1 << 18];
     char sid[32];
     snprintf(sid, sizeof sid, "sid=%#llx,", (long long)session);
+    return world.zoo.node[node].pid && !world.zoo.node[node].frozen &&
+           zookeeper_word(&world.zoo, node, "cons", text, sizeof text) &&
+           strstr(text, sid);
+}
+
+size_t server_of(int64_t session)
+{
     for (size_t i = 0; i < world.zoo.count; i++)
-        if (world.zoo.node[i].pid && !world.zoo.node[i].frozen &&
-            zookeeper_word(&world.zoo, i, "cons", text, sizeof text) &&
-            strstr(text, sid))
+        if (server_has(i, session))
             return i;
-    check_failed(__FILE__, __LINE__, "a server has the connection of %s", sid);
+    check_failed(__FILE__, __LINE__, "a server has the connection of %#llx",
+                 (long long)session);
 }
 
 static bool node_of_ours(void *arg, const char *path)

@@ -129,6 +129,7 @@ static const struct place_user lock_user = {
     .failed = lock_failed,
     .left = lock_left,
     .check = lock_check,
+    .hands_over = true,
 };
 
 /* ---- Attempts -------------------------------------------------------------------- */
@@ -311,6 +312,7 @@ void downgrade_ask(struct keeper *me, struct hf_request *request)
         turn_answer(me, lock, 0, NULL);
     } else if (!lock->turning) {
         watch_end(me, &stay->own); /* the end of that node is none of the hold */
+        place_keep(me, &lock->place);
         write_reader(me, lock);
         lock->turning = true;
         turn_send(me, lock);

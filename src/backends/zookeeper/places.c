@@ -12,6 +12,9 @@
  * watch the one right before them and look again when it has gone; if that was the only
  * one before them, and nobody can have come between, they are in without looking.
  *
+ * Who was in and leaves a long queue hands over: its delete goes out with a last word
+ * that the next one watches for (turns.c). All others just delete their node.
+ *
  * Every call carries the place's turn, and an answer of a former turn is dropped. A
  * create without an answer is looked for by its id, behind a sync, before another one
  * is made; what is found must belong to our session. A delete without an answer is
@@ -49,14 +52,24 @@ int place_init(struct place *place, struct stay *stay, const struct place_user *
     return 0;
 }
 
+static void glance_stop(struct keeper *me, struct place *place)
+{
+    place->blind = false;
+    if (place->glance.slot)
+        me->host->ops->stop_timer(me->host, &place->glance);
+}
+
 void place_done(struct keeper *me, struct place *place)
 {
     watch_end(me, &place->watcher);
     watch_end(me, &place->self);
+    watch_end(me, &place->over);
+    glance_stop(me, place);
     if (place->calls)
         zk_forget(me->zk, place);
     hf__free(place->path);
-    place->path = NULL;
+    hf__free(place->word);
+    place->path = place->word = NULL;
 }
 
 /* ---- Ends ------------------------------------------------------------------------ */
@@ -119,6 +132,8 @@ static void delete_done(void *session, void *subject, uint64_t word,
         place_gone(me, place, HF_WITHDRAWN);
     } else if (reply && reply->error == ZK_NONODE) {
         place_gone(me, place, place->unsure ? HF_WITHDRAWN : HF_GONE);
+    } else if (reply && place->deep) {
+        delete_send(me, place); /* whatever was wrong with the word: none, then */
     } else {
         place->unsure |= !reply && why->code == HF_EUNCERTAIN;
         zoo_reply_error(reply, why, &error);
@@ -126,15 +141,44 @@ static void delete_done(void *session, void *subject, uint64_t word,
     }
 }
 
+/* With a last word to whoever is next, in one transaction. */
+static void hand_over(struct keeper *me, struct place *place)
+{
+    char word[PATH_SIZE];
+    size_t len = strlen(place->path);
+    memcpy(word, place->path, len);
+    memcpy(word + len, LAST_WORD, sizeof(LAST_WORD));
+    const struct zk_op ops[] = {
+        { .what = ZK_OP_CREATE, .path = word, .data = "", .mode = ZK_EPHEMERAL },
+        { .what = ZK_OP_DELETE, .path = word, .version = -1 },
+        { .what = ZK_OP_DELETE, .path = place->path, .version = -1 },
+    };
+    zk_multi(me->zk, ops, 3, delete_done, place, place->turn);
+}
+
+/* Who was not in has nothing to hand over; nor has a reader, which is not alone. What
+ * is repeated is a mere delete: the word may have been said. */
 static void delete_send(struct keeper *me, struct place *place)
 {
+    place->deep &= place->state == PLACE_IN && place->form != NODE_READ;
     begin_turn(place, PLACE_LEAVING);
+    glance_stop(me, place);
     place->calls++;
     zk_gather(me->zk);
-    zk_delete(me->zk, place->path, -1, delete_done, place, place->turn);
+    if (place->deep)
+        hand_over(me, place);
+    else
+        zk_delete(me->zk, place->path, -1, delete_done, place, place->turn);
     watch_end(me, &place->watcher);
+    watch_end(me, &place->over);
     watch_void(&place->self); /* fires with the delete */
     zk_flush(me->zk);
+}
+
+void place_keep(struct keeper *me, struct place *place)
+{
+    glance_stop(me, place);
+    place->deep = false;
 }
 
 void place_leave(struct keeper *me, struct place *place)
@@ -162,15 +206,18 @@ void place_leave(struct keeper *me, struct place *place)
 void place_forget(struct keeper *me, struct place *place)
 {
     watch_end(me, &place->watcher);
+    watch_end(me, &place->over);
     watch_void(&place->self);
+    glance_stop(me, place);
     place_idle(place);
 }
 
 void place_expired(struct keeper *me, struct place *place)
 {
-    (void)me;
     watch_void(&place->watcher);
+    watch_void(&place->over);
     watch_void(&place->self);
+    glance_stop(me, place);
     place_idle(place);
     place->verdict.code = 0;
     place->unsure = false;
@@ -287,7 +334,7 @@ static void enter_send(struct keeper *me, struct place *place)
 void place_enter(struct keeper *me, struct place *place)
 {
     hf_error why;
-    place->leave = place->unsure = place->checked = place->sure = false;
+    place->leave = place->unsure = place->checked = place->sure = place->deep = false;
     watch_void(&place->self);
     place->parents_error = ZK_OK;
     if (!zk_is_up(me->zk)) {
@@ -402,6 +449,10 @@ void place_up(struct keeper *me, struct place *place)
         break;
     case PLACE_LEAVING:
         delete_send(me, place);
+        break;
+    case PLACE_IN:
+        if (place->blind && !place->glance.slot)
+            place_glance(me, place);
         break;
     default:
         break;

@@ -2,12 +2,13 @@
 /*
  * Renewal, and what is told at once about a hold.
  *
- * The session is the lease: any answer proves it for all. So a renewal asks whether the
- * nodes are still there, all of them in one flight, or for those that are watched
- * merely whether the server is: one ping for all. A check asks behind a sync, because
- * this server may not have heard yet that somebody took the node away. A batch lives
- * until its last call is answered; a ticket that is forgotten meanwhile is struck out
- * of it. No answer is "unknown" for each: core asks again until the lease is over.
+ * The session is the lease, and is kept alive by the wire for all: what a renewal gives
+ * is what the session is known to live (stay_lease()). It asks whether the nodes are
+ * still there, all of them in one flight, behind a sync: this server may not have heard
+ * yet that somebody took a node away. Of those that are watched we would have been told
+ * by then, so for them the answer to the sync is enough. A batch lives until its last
+ * call is answered; a ticket that is forgotten meanwhile is struck out of it. No answer
+ * is "unknown" for each: core asks again until the lease is over.
  *
  * Interest: a watch on our own node tells when it is taken away, and when somebody asks
  * for it by writing __REVOKE__ into it, which is Curator's way.
@@ -20,7 +21,7 @@
 
 static const char revocation[] = "__REVOKE__";
 
-#define WATCHED UINT64_MAX /* word of the ping */
+#define WATCHED UINT64_MAX /* word of the sync */
 
 struct batch {
     struct hf_link link;
@@ -92,13 +93,13 @@ static void batch_done(void *session, void *subject, uint64_t word,
     (void)why;
     struct keeper *me = session;
     struct batch *batch = subject;
-    bool ping = word == WATCHED;
+    bool synced = word == WATCHED;
     for (uint32_t i = 0; i < batch->count; i++) {
         struct hf_ticket *ticket = batch->of[i].ticket;
-        if (!ticket || (ping ? !batch->of[i].watched : i != word))
+        if (!ticket || (synced ? !batch->of[i].watched : i != word))
             continue;
         batch->of[i].ticket = NULL;
-        tell(me, ticket, batch->mode, answer_of(me, reply, ping), sent_ns);
+        tell(me, ticket, batch->mode, answer_of(me, reply, synced), sent_ns);
     }
     if (--batch->calls == 0)
         batch_free(batch);
@@ -106,32 +107,34 @@ static void batch_done(void *session, void *subject, uint64_t word,
 
 /* ---- Asking ---------------------------------------------------------------------- */
 
-static void batch_send(struct keeper *me, struct batch *batch)
+/* Those that are not held are answered at once. */
+static void batch_sort(struct keeper *me, struct batch *batch)
 {
-    bool ping = false;
-    batch->calls = 1; /* so that it lives until all is sent */
-    zk_gather(me->zk);
     for (uint32_t i = 0; i < batch->count; i++) {
         struct hf_ticket *ticket = batch->of[i].ticket;
-        struct stay *stay = ticket ? stay_of(ticket) : NULL;
-        if (!stay || !stay->held) {
+        const struct stay *stay = ticket ? stay_of(ticket) : NULL;
+        if (stay && stay->held) {
+            batch->of[i].watched =
+                batch->mode == HF_RENEW && hf__linked(&stay->own.link);
+        } else if (ticket) {
             batch->of[i].ticket = NULL;
-            if (ticket)
-                tell(me, ticket, batch->mode, HF_RENEWAL_LOST, 0);
-            continue;
+            tell(me, ticket, batch->mode, HF_RENEWAL_LOST, 0);
         }
-        batch->of[i].watched = batch->mode == HF_RENEW && hf__linked(&stay->own.link);
-        ping |= batch->of[i].watched;
-        if (batch->of[i].watched)
+    }
+}
+
+static void batch_send(struct keeper *me, struct batch *batch)
+{
+    batch->calls = 2; /* the sync, and one so that it lives until all is sent */
+    batch_sort(me, batch);
+    zk_gather(me->zk);
+    zk_sync(me->zk, "/", batch_done, batch, WATCHED);
+    for (uint32_t i = 0; i < batch->count; i++) {
+        const struct hf_ticket *ticket = batch->of[i].ticket;
+        if (!ticket || batch->of[i].watched)
             continue;
         batch->calls++;
-        if (batch->mode == HF_CHECK)
-            zk_sync(me->zk, stay->node, NULL, NULL, 0);
-        zk_exists(me->zk, stay->node, false, batch_done, batch, i);
-    }
-    if (ping) {
-        batch->calls++;
-        zk_ping(me->zk, batch_done, batch, WATCHED);
+        zk_exists(me->zk, stay_of(ticket)->node, false, batch_done, batch, i);
     }
     zk_flush(me->zk);
     if (--batch->calls == 0)

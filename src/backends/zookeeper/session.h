@@ -171,6 +171,8 @@ struct place_user {
      * place_refuse() comes later, or came. Locks of the wrong form have been refused
      * already. */
     bool (*check)(struct keeper *me, struct place *place, const struct zk_reply *reply);
+    /* Being in is all that a place is for: who leaves a long queue hands it over. */
+    bool hands_over;
 };
 
 enum place_state {
@@ -196,6 +198,8 @@ struct place {
     bool unsure;    /* a delete may have got there */
     bool direct;    /* when the one ahead has gone, nobody is ahead */
     bool sure;      /* our own node is watched, and was there */
+    bool deep;      /* came into a long queue: see turns.c; leaving: hands over */
+    bool blind;     /* in by the word of the one ahead, our own node not looked at */
     uint8_t rounds; /* of making parents without success */
     int32_t parents_error;
     hf_error verdict; /* code 0, or why it has to leave */
@@ -205,7 +209,9 @@ struct place {
     size_t folder_len; /* path[0 .. folder_len) is the folder */
     char *path;        /* of our node, once it is known; room for NODE_ROOM */
     char *ahead;       /* of the one that is watched; the same memory block */
-    struct watcher watcher, self; /* of the one ahead, and of our own node */
+    char *word;        /* path of the last word of the one ahead; NULL: never deep */
+    struct watcher watcher, self, over; /* of the one ahead, our own node, the word */
+    struct hf_timer glance;             /* at our own node, if we came in blind */
 };
 
 /* `folder`: of the queue. 0 or HF_ENOMEM. */
@@ -218,6 +224,8 @@ void place_leave(struct keeper *me, struct place *place);
 void place_list(struct keeper *me, struct place *place);
 /* The queue will not have us: leaves it, and then says `failed` with that. */
 void place_refuse(struct keeper *me, struct place *place, const hf_error *why);
+/* The node is about to be replaced: whoever comes next is not in when it has gone. */
+void place_keep(struct keeper *me, struct place *place);
 /* Our node is known to be gone (somebody's multi deleted it): idle, without a word. */
 void place_forget(struct keeper *me, struct place *place);
 void place_up(struct keeper *me, struct place *place);      /* same session: goes on */

@@ -3,7 +3,7 @@
  * Stays: what the session has of a ticket, whatever its kind, and what is told to core.
  *
  * All under the client's lock. A hold is proven by a node of this session, and believed
- * for the session's time at most: grant.ttl_ns is the smaller of that and what was
+ * as long as that is known to live: grant.ttl_ns is the smaller of that and what was
  * asked for. A session lives on whatever becomes of one lease, so each has a timer here
  * that takes its node off the server when nobody has renewed it. After a hold is lost
  * its stay remains until core has withdrawn it, so that the answer can be HF_GONE.
@@ -68,10 +68,18 @@ static void lease_over(void *arg)
     stay->ops->withdraw(me, stay);
 }
 
+/* What the session is known to live counts from a while ago, and so does its drift. */
+static int64_t session_left(const struct keeper *me, int64_t now)
+{
+    int64_t drift = zk_session_ns(me->zk) / 100;
+    int64_t left = zk_valid_until(me->zk) - drift - now;
+    return left > 1 ? left : 1;
+}
+
 int64_t stay_lease(struct keeper *me, struct stay *stay, int64_t ttl_ns,
                    int64_t since_ns)
 {
-    int64_t most = zk_session_ns(me->zk);
+    int64_t most = session_left(me, since_ns);
     int64_t given = ttl_ns > 0 && ttl_ns < most ? ttl_ns : most;
     stay->keeper = me;
     stay->lease.callback = lease_over;
@@ -93,31 +101,14 @@ void stay_grant_again(struct keeper *me, struct stay *stay)
     me->host->ops->granted(me->host, stay->ticket, &grant);
 }
 
-/* A lease that begins now, within what the session is known to live: that was proven a
- * while ago, and its drift counts from then. */
-static int64_t lease_within(struct keeper *me, const struct stay *stay, int64_t now)
-{
-    int64_t drift = zk_session_ns(me->zk) / 100;
-    int64_t left = zk_valid_until(me->zk) - drift - now;
-    int64_t asked = stay->ticket->ttl_ns;
-    if (asked > 0 && asked < left)
-        return asked;
-    return left > 1 ? left : 1;
-}
-
 void stay_granted(struct keeper *me, struct stay *stay, const char *node,
                   uint64_t token, int64_t since_ns)
 {
-    int64_t asked = stay->ticket->ttl_ns;
     stay->held = true;
     stay->node = node;
     stay->token = token;
-    stay->since_ns = since_ns;
-    if (!since_ns) {
-        stay->since_ns = me->host->ops->now(me->host);
-        asked = lease_within(me, stay, stay->since_ns);
-    }
-    stay->ttl_ns = stay_lease(me, stay, asked, stay->since_ns);
+    stay->since_ns = since_ns ? since_ns : me->host->ops->now(me->host);
+    stay->ttl_ns = stay_lease(me, stay, stay->ticket->ttl_ns, stay->since_ns);
     stay_grant_again(me, stay);
 }
 

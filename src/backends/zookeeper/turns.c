@@ -7,18 +7,36 @@
  * nobody can have come between, they are in without looking; for that they watch their
  * own node as well.
  *
- * Any wake-up but the end of the watched node only means: look again.
+ * In a long queue that is known of nobody who came late. There, whoever was in and
+ * leaves says a last word (LAST_WORD), which the next one watches for as well: before
+ * who was in there is nobody, so the next one is. Its own node is not watched (that
+ * would be told at each end), but looked at a moment later: if somebody had deleted it
+ * while it waited, the hold is lost. The end of the one ahead without that word, of a
+ * waiter that gave up or of a client that died, means a look, as ever. The word is
+ * never told late: its node does not stay, so there is nothing to be told of.
+ *
+ * Any wake-up but the end of the watched node and its last word only means: look again.
  */
 #include "places.h"
 #include "queue.h"
 
+#include "../../base/clock.h"
 #include "../../base/error.h"
+#include "../../base/mem.h"
+
+/* A queue is long from so many ahead on. The listing of a shorter one is small, and one
+ * more request of everyone who comes would cost more than the listings it saves. */
+enum { DEEP = 16 };
+
+/* Soon, but not so soon that short holds pay for it: their release finds out. */
+#define GLANCE_NS (50 * HF_NS_PER_MS)
 
 /* ---- Whose turn it is ------------------------------------------------------------ */
 
 static void place_in(struct keeper *me, struct place *place, int64_t since_ns)
 {
     watch_end(me, &place->watcher);
+    watch_end(me, &place->over);
     place->state = PLACE_IN;
     place->turn++;
     place->flying = false;
@@ -133,12 +151,96 @@ static void self_send(struct keeper *me, struct place *place)
     zk_get(me->zk, place->path, true, self_done, place, place->turn);
 }
 
+/* ---- The last word of the one ahead ---------------------------------------------- */
+
+static void glance_done(void *session, void *subject, uint64_t word,
+                        const struct zk_reply *reply, int64_t sent_ns,
+                        const hf_error *why)
+{
+    (void)sent_ns;
+    (void)why;
+    struct keeper *me = session;
+    struct place *place = subject;
+    if (!still_due(place, word) || !place->blind || !reply)
+        return; /* again at `up` */
+    place->blind = false;
+    if (reply->error == ZK_NONODE)
+        stay_lost(me, place->stay);
+}
+
+void place_glance(struct keeper *me, struct place *place)
+{
+    place->calls++;
+    zk_exists(me->zk, place->path, false, glance_done, place, place->turn);
+}
+
+static void glance_due(void *arg)
+{
+    struct place *place = arg;
+    place_glance(place->stay->keeper, place);
+}
+
+static void over_fired(struct keeper *me, struct watcher *watcher,
+                       enum zk_event_type type)
+{
+    struct place *place = HF_CONTAINER(watcher, struct place, over);
+    if (place->state != PLACE_WAITING || type != ZK_CREATED)
+        return;
+    if (!place->flying)
+        watch_void(&place->watcher); /* fires next: it was the same transaction */
+    place->blind = !place->sure;
+    place->stay->keeper = me;
+    place->glance.callback = glance_due;
+    place->glance.arg = place;
+    /* Without the timer a renewal finds out. */
+    if (place->blind)
+        me->host->ops->set_timer(me->host, &place->glance,
+                                 me->host->ops->now(me->host) + GLANCE_NS);
+    place_in(me, place, 0);
+}
+
+static void over_done(void *session, void *subject, uint64_t word,
+                      const struct zk_reply *reply, int64_t sent_ns,
+                      const hf_error *why)
+{
+    (void)sent_ns;
+    (void)why;
+    struct keeper *me = session;
+    struct place *place = subject;
+    if (!still_due(place, word))
+        return;
+    if (reply && reply->error == ZK_OK)
+        watch_end(me, &place->over); /* somebody's joke: no word will come */
+    else if (!reply || reply->error != ZK_NONODE)
+        watch_void(&place->over);
+}
+
+/* Not for who watches its own node: that one knows as much by the end of the node. */
+static void over_send(struct keeper *me, struct place *place)
+{
+    size_t len = strlen(place->ahead);
+    if (!place->deep || place->direct || hf__linked(&place->over.link))
+        return;
+    if (!place->word)
+        place->word = hf__alloc(place->folder_len + 1 + NODE_ROOM + sizeof(LAST_WORD));
+    if (!place->word)
+        return; /* looks, then */
+    memcpy(place->word, place->ahead, len);
+    memcpy(place->word + len, LAST_WORD, sizeof(LAST_WORD));
+    watch_set(me, &place->over, place->word, over_fired);
+    place->calls++;
+    zk_exists(me->zk, place->word, true, over_done, place, place->turn);
+}
+
+/* ---- Whom to watch --------------------------------------------------------------- */
+
 static void look_send(struct keeper *me, struct place *place)
 {
     begin_turn(place, PLACE_WAITING);
     watch_set(me, &place->watcher, place->ahead, ahead_fired);
     place->calls++;
     zk_gather(me->zk);
+    over_send(me, place);
     zk_get(me->zk, place->ahead, true, look_done, place, place->turn);
     self_send(me, place);
     zk_flush(me->zk);
@@ -158,6 +260,7 @@ static void place_wait(struct keeper *me, struct place *place,
     place->told = true;
     if (!same) {
         watch_end(me, &place->watcher);
+        watch_end(me, &place->over);
         join(place, place->ahead, ahead->at, ahead->len);
     }
     if (!told)
@@ -192,6 +295,7 @@ static void judge(struct keeper *me, struct place *place, const struct zk_reply 
     const char *own = node_name(place);
     queue_judge(&view, me->layout, place->form, own, strlen(own), &place->stay->id,
                 reply->names, reply->count);
+    place->deep |= view.blockers >= DEEP && place->user->hands_over;
     if (view.extra != NO_NODE && reply->names[view.extra].len < NODE_ROOM) {
         char extra[PATH_SIZE];
         join(place, extra, reply->names[view.extra].at, reply->names[view.extra].len);

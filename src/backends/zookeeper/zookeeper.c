@@ -23,7 +23,7 @@
 #include <string.h>
 
 #define DEFAULT_SESSION_MS 10000
-#define FAREWELL_NS (500 * HF_NS_PER_MS)
+#define FAREWELL_NS (2 * HF_NS_PER_S)
 
 enum { HOSTS_SIZE = 1024, AUTH_SIZE = 2 * HF_SECRET_MAX };
 
@@ -312,10 +312,9 @@ static void keeper_forget(void *session, const void *ticket_or_request)
 
 static const char *const schemes[] = { "zookeeper", "zookeepers", NULL };
 static const char *const options[] = {
-    "acl",           "connect_timeout", "layout",   "password_env",
-    "password_file", "session",         "timeout",  "tls_ca",
-    "tls_cert",      "tls_key",         "tls_name", "tls_verify",
-    NULL,
+    "acl",      "connect_timeout", "layout", "password_env", "password_file",
+    "session",  "timeout",         "tls_ca", "tls_cert",     "tls_key",
+    "tls_name", "tls_verify",      NULL,
 };
 
 const struct hf_backend hf__backend_zookeeper = {

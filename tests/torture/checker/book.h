@@ -83,6 +83,15 @@ struct writes {
     struct twice examples[CHECK_EXAMPLES];
 };
 
+/* A write to the fenced register that is yet to be put into its table. */
+struct pending {
+    uint32_t lock;
+    enum check_group group;
+    uint64_t value, token;
+};
+
+#define PENDING_MAX 32
+
 struct lock {
     uint32_t number;
     uint16_t limit; /* of the first to name one */
@@ -118,6 +127,15 @@ struct window {
     uint64_t end;
     uint64_t number;
     uint32_t thread;
+};
+
+#define EVERYBODY UINT32_MAX
+
+/* Not run: a process, or the server. */
+struct stall {
+    uint64_t begin;
+    uint64_t end;
+    uint32_t process; /* index, or EVERYBODY */
 };
 
 /* An attempt of the thread being read that is not over. */
@@ -159,8 +177,12 @@ struct check {
     size_t thread_count, thread_room;
     struct window *windows; /* merged and sorted once all is read */
     size_t window_count, window_room;
+    struct stall *stalls; /* by process and time once all is read */
+    size_t stall_count, stall_room;
     struct open_hold open[OPEN_MAX];
     size_t open_count;
+    struct pending pending[PENDING_MAX]; /* of the thread being read */
+    size_t pending_count;
     struct history_header now; /* of the thread being read */
     struct note notes[CHECK_EXAMPLES];
     uint64_t note_count, note_by[GROUPS];
@@ -198,6 +220,14 @@ void window_open(struct check *check, const struct history_event *event);
 void window_close(struct check *check, const struct history_event *event);
 void windows_settle(struct check *check);
 bool windows_meet(const struct check *check, uint64_t begin, uint64_t end);
+
+/* ---- stalls.c -------------------------------------------------------------------- */
+
+void stall_note(struct check *check, const struct history_event *event);
+void stalls_settle(struct check *check);
+/* For how long of that time the thread's process was not run, and the server not. */
+uint64_t stalled(const struct check *check, uint32_t thread, uint64_t begin,
+                 uint64_t end);
 
 /* ---- sort.c ---------------------------------------------------------------------- */
 
@@ -237,6 +267,7 @@ void check_residue(struct check *check, const struct history_event *event);
 
 void register_write(struct check *check, struct lock *lock,
                     const struct history_event *event, uint8_t kind);
+void register_flush(struct check *check); /* before another thread, or a check */
 void register_done(struct writes *writes);
 
 #endif

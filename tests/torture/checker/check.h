@@ -89,6 +89,7 @@ struct check_report {
     uint64_t belief_max_ns;  /* K2: the longest */
     uint64_t suspicions;     /* K7: by time alone */
     uint64_t excused;        /* K10: a fault was felt */
+    uint64_t unserved;       /* K10: the machine did not run who was needed */
     uint64_t residue;
     uint64_t violations; /* of all checks that must hold */
 };

@@ -11,6 +11,11 @@
  * the holder they met has gone. So a failed attempt also justifies those it overlaps,
  * if it met a holder itself; no further, or a lock that is stuck would excuse itself.
  *
+ * To be served a waiter, the server and those in between have to be run in turn, half
+ * a dozen times. Where they stood still for an eighth of its time, a timeout says
+ * nothing about the lock. And such a one may have had it for a moment without hearing
+ * of it, so that it justifies others. "Busy" is the store's word: no such excuse.
+ *
  * Where a fault was felt, nothing is held against the lock. A necessary condition: it
  * finds locks that stay taken after their holder, not each answer that is wrong.
  */
@@ -51,6 +56,14 @@ static uint64_t possible_end(struct check *check, const struct lock *lock,
     return lease_after(check, lock, process->gone);
 }
 
+static bool unserved(const struct check *check, const struct failure *failure)
+{
+    if (failure->result != H_TIMEOUT || !check->stall_count)
+        return false;
+    uint64_t still = stalled(check, failure->thread, failure->inv, failure->ret);
+    return still && still * 8 >= failure->ret - failure->inv;
+}
+
 /* Marks those that meet a possible holder: both in the order in which they matter. */
 static void holders_justify(struct check *check, struct lock *lock,
                             const uint32_t *by_ret, const uint32_t *failures)
@@ -72,6 +85,10 @@ static void holders_justify(struct check *check, struct lock *lock,
             any = true;
         }
         failure->justified = any && latest >= failure->inv;
+        if (!failure->justified && unserved(check, failure)) {
+            failure->justified = true;
+            check->report.unserved++;
+        }
     }
     free(holders);
 }

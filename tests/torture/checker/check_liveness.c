@@ -3,7 +3,8 @@
  * K8: once nothing is broken any more, everybody who waits is answered.
  *
  * An acquire that was under way at a heal has to return within the bound, with whatever
- * answer; who breaks things lets that much time pass before the next fault. And no call
+ * answer; who breaks things lets that much time pass before the next fault. Time in
+ * which the machine did not run it, or the server, does not count. And no call
  * may stay without an answer, but for those of processes that were killed; a worker
  * thread that is neither killed nor ended in order has crashed.
  */
@@ -45,7 +46,8 @@ static void wait_check(struct check *check, const struct lock *lock, uint64_t in
     if (heal > ret)
         return;
     check->report.checks[K8_LIVENESS].examined++;
-    if (ret - heal > check->options.bound_ns)
+    if (ret - heal > check->options.bound_ns &&
+        ret - heal > check->options.bound_ns + stalled(check, thread, heal, ret))
         finding(check, K8_LIVENESS, group_of(kind),
                 "lock %u: %s %s asked %.6f, answered %.6f, healed %.6f", lock->number,
                 say_thread(check, thread).text, kind_name(kind), say_time(check, inv),

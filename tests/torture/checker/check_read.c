@@ -287,6 +287,7 @@ void check_thread_end(struct check *check)
 {
     while (check->open_count)
         hold_finish(check, &check->open[check->open_count - 1]);
+    register_flush(check);
 }
 
 static void thread_turn(struct check *check, const struct history_header *header)
@@ -358,6 +359,9 @@ static void event_take(struct check *check, const struct history_event *event)
         break;
     case H_DOWNGRADE:
         hold_downgrade(check, event);
+        break;
+    case H_STALL:
+        stall_note(check, event);
         break;
     default:
         malformed(check, event, "an event that nobody knows");

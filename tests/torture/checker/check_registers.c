@@ -100,6 +100,30 @@ static bool plain_put(struct writes *writes, uint64_t value)
     return true;
 }
 
+/* Tables are large and values far apart: the processor is told of several before the
+ * first of them is needed. */
+void register_flush(struct check *check)
+{
+    for (size_t i = 0; i < check->pending_count; i++) {
+        const struct pending *pending = &check->pending[i];
+        struct writes *writes = &check->locks[pending->lock].fenced;
+        if (!fenced_put(check, writes, pending->value, pending->token, pending->group))
+            write_twice(check, writes, pending->value, pending->group);
+    }
+    check->pending_count = 0;
+}
+
+static void fenced_later(struct check *check, const struct lock *lock, uint64_t value,
+                         uint64_t token, enum check_group group)
+{
+    if (check->pending_count == PENDING_MAX)
+        register_flush(check);
+    if (value < lock->fenced.room)
+        __builtin_prefetch(&lock->fenced.by_value[value], 1);
+    check->pending[check->pending_count++] =
+        (struct pending){ lock->number, group, value, token };
+}
+
 static void write_put(struct check *check, struct lock *lock,
                       const struct history_event *event, enum check_group group)
 {
@@ -118,8 +142,9 @@ static void write_put(struct check *check, struct lock *lock,
         writes->top = value;
         writes->top_group = group;
     }
-    if (!(fenced ? fenced_put(check, writes, value, event->token, group)
-                 : plain_put(writes, value)))
+    if (fenced)
+        fenced_later(check, lock, value, event->token, group);
+    else if (!plain_put(writes, value))
         write_twice(check, writes, value, group);
 }
 

@@ -9,6 +9,7 @@
  * if known the time (CLOCK_MONOTONIC) by which each was gone. Exit: 0 if all that must
  * hold does, 1 if not, 2 if it cannot tell.
  */
+#include "read_ahead.h"
 #include "report.h"
 
 #include <errno.h>
@@ -122,7 +123,7 @@ static int directory_check(const struct settings *settings)
     int rc = 2;
     struct check *check = check_new(&settings->options);
 
-    if (history_read(settings->directory, check_add, check) < 0) {
+    if (history_read_ahead(settings->directory, check_add, check) < 0) {
         fprintf(stderr, "lockcheck: %s: %s\n", settings->directory, strerror(errno));
         goto out;
     }

@@ -288,6 +288,23 @@ static bool meets_holder(const struct story *story, const struct facts *facts,
     return false;
 }
 
+/* Was it, or the server, not run for an eighth of the time? */
+static bool not_run(const struct story *story, const struct fact *fact)
+{
+    uint64_t still = 0;
+    for (size_t i = 0; i < story->count; i++) {
+        const struct story_thread *told = &story->threads[i];
+        for (size_t j = 0; j < told->count; j++) {
+            const struct history_event *event = &told->events[j];
+            if (event->op == H_STALL &&
+                (event->kind || told->header.process == fact->process))
+                for (uint64_t t = event->value; t < event->t_ns; t++)
+                    still += t >= fact->inv && t < fact->ret;
+        }
+    }
+    return fact->result == H_TIMEOUT && still > 0 && 8 * still >= fact->ret - fact->inv;
+}
+
 static bool in_vain(const struct fact *fact)
 {
     return fact->result == H_BUSY || fact->result == H_TIMEOUT;
@@ -299,11 +316,12 @@ uint64_t naive_busy(const struct story *story, const struct facts *facts,
     uint64_t found = 0;
     for (size_t i = 0; i < facts->count; i++) {
         const struct fact *a = &facts->all[i];
-        bool excused = !in_vain(a) || meets_holder(story, facts, a, options);
+        bool excused =
+            !in_vain(a) || meets_holder(story, facts, a, options) || not_run(story, a);
         for (size_t j = 0; j < facts->count && !excused; j++) {
             const struct fact *b = &facts->all[j];
             excused = in_vain(b) && b->inv < a->ret && b->ret > a->inv &&
-                      meets_holder(story, facts, b, options);
+                      (meets_holder(story, facts, b, options) || not_run(story, b));
         }
         found += !excused;
     }

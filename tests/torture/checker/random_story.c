@@ -331,6 +331,27 @@ static void final_tell(struct plan *plan, struct story *story)
     event->token = 90;
 }
 
+/* Now and then a worker is not run, or the server. The plan's seed is not touched, so
+ * that the rest of a story is the same with and without. */
+static void stalls_tell(const struct plan *plan, struct story *story)
+{
+    struct plan dice = { .seed = ~plan->seed };
+    if (!chance(&dice, 40))
+        return;
+    story_thread(story, 1 + (uint32_t)draw(&dice, plan->threads), 90);
+    uint8_t server = chance(&dice, 50);
+    uint64_t t = 10;
+    for (uint64_t i = 1 + draw(&dice, 4); i > 0; i--) {
+        uint64_t begin = t + draw(&dice, 12);
+        t = begin + 1 + draw(&dice, 3);
+        story_add(story, (struct history_event){ .t_ns = t,
+                                                 .value = begin,
+                                                 .op = H_STALL,
+                                                 .phase = H_RETURN,
+                                                 .kind = server });
+    }
+}
+
 void random_story(struct story *story, uint64_t seed)
 {
     struct plan plan = { .seed = seed };
@@ -361,6 +382,7 @@ void random_story(struct story *story, uint64_t seed)
         story_nudge(&plan, story);
     if (chance(&plan, 70))
         final_tell(&plan, story);
+    stalls_tell(&plan, story);
 }
 
 void random_nonsense(struct story *story, uint64_t seed)
@@ -380,7 +402,7 @@ void random_nonsense(struct story *story, uint64_t seed)
                                               .hold = (uint32_t)draw(&plan, 4),
                                               .permits = (uint16_t)draw(&plan, 4),
                                               .limit = (uint16_t)draw(&plan, 4),
-                                              .op = (uint8_t)draw(&plan, 13),
+                                              .op = (uint8_t)draw(&plan, 14),
                                               .phase = (uint8_t)draw(&plan, 3),
                                               .result = (uint8_t)draw(&plan, 8),
                                               .kind = (uint8_t)draw(&plan, 8),

@@ -95,10 +95,11 @@ void report_text(FILE *out, const struct check_options *options,
     fprintf(out,
             "\nlost updates: fenced %" PRIu64 ", plain %" PRIu64 "; rejected %" PRIu64
             "; longest belief overlap %.3f ms; stuck %" PRIu64
-            "; order suspected %" PRIu64 "; busy excused %" PRIu64 "\n",
+            "; order suspected %" PRIu64 "; busy excused %" PRIu64 ", unserved %" PRIu64
+            "\n",
             report->all.lost_fenced, report->all.lost_plain, report->all.rejected,
             (double)report->belief_max_ns / 1e6, report->all.stuck, report->suspicions,
-            report->excused);
+            report->excused, report->unserved);
     text_examples(out, report);
     fprintf(out, "\nlockcheck: %" PRIu64 " violations\n", report->violations);
 }
@@ -196,6 +197,7 @@ void report_json(FILE *out, const struct check_options *options,
     json_number(out, "belief_overlaps", report->checks[K2_BELIEF].found);
     json_number(out, "order_suspicions", report->suspicions);
     json_number(out, "busy_excused", report->excused);
+    json_number(out, "unserved", report->unserved);
     json_number(out, "residue", report->residue);
     fprintf(out, "\"duration_ms\": %.3f, \"belief_overlap_max_ms\": %.3f, ",
             (double)report->duration_ns / 1e6, (double)report->belief_max_ns / 1e6);

@@ -4,27 +4,30 @@
  *
  * The items of a lock come thread by thread, and within a thread in the order of time:
  * a few long runs. Orders by other keys start from one by time, which they resemble:
- * many short runs, of which neighbours hardly overlap, so that merging is copying. All
- * this needs two arrays of indices; sorting keys would need four times the memory.
+ * many short runs, of which neighbours hardly overlap, so that merging is copying. Keys
+ * are taken out of their items first and move together with the indices, in arrays of
+ * their own, because an item is a cache line and most of it is of no interest here.
  */
 #include "book.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+struct column {
+    uint64_t *key;
+    uint32_t *index;
+};
+
 struct sorting {
-    const char *keys;
-    size_t size;
-    uint32_t *from, *to;
+    struct column from, to;
     uint32_t *runs; /* where they begin, and the end of the last */
     size_t run_count, run_room;
 };
 
-static uint64_t key_of(const struct sorting *sorting, uint32_t index)
+static struct column column_new(size_t count)
 {
-    uint64_t key;
-    memcpy(&key, sorting->keys + index * sorting->size, sizeof key);
-    return key;
+    return (struct column){ zeroed(count, sizeof(uint64_t)),
+                            zeroed(count, sizeof(uint32_t)) };
 }
 
 static void run_add(struct sorting *sorting, size_t at)
@@ -36,13 +39,10 @@ static void run_add(struct sorting *sorting, size_t at)
 
 static void runs_find(struct sorting *sorting, size_t count)
 {
-    uint64_t last = 0;
-    for (size_t i = 0; i < count; i++) {
-        uint64_t key = key_of(sorting, sorting->from[i]);
-        if (i == 0 || key < last)
+    const uint64_t *key = sorting->from.key;
+    for (size_t i = 0; i < count; i++)
+        if (i == 0 || key[i] < key[i - 1])
             run_add(sorting, i);
-        last = key;
-    }
     run_add(sorting, count);
 }
 
@@ -52,7 +52,7 @@ static size_t run_find(const struct sorting *sorting, size_t left, size_t right,
 {
     while (left < right) {
         size_t middle = left + (right - left) / 2;
-        uint64_t other = key_of(sorting, sorting->from[middle]);
+        uint64_t other = sorting->from.key[middle];
         if (other < key || (above && other == key))
             left = middle + 1;
         else
@@ -63,39 +63,37 @@ static size_t run_find(const struct sorting *sorting, size_t left, size_t right,
 
 static void run_copy(struct sorting *sorting, size_t to, size_t from, size_t end)
 {
-    memcpy(sorting->to + to, sorting->from + from, (end - from) * sizeof(uint32_t));
+    size_t count = end - from;
+    memcpy(sorting->to.key + to, sorting->from.key + from, count * sizeof(uint64_t));
+    memcpy(sorting->to.index + to, sorting->from.index + from,
+           count * sizeof(uint32_t));
 }
 
-/* Merges where the two overlap; copies what is before and after. */
+/* Merges where the two overlap; copies what is before and after. Which of the two is
+ * next nobody can foretell: hence no branch. */
 static void runs_merge(struct sorting *sorting, size_t left, size_t middle, size_t end)
 {
-    const uint32_t *from = sorting->from;
+    const struct column from = sorting->from, to = sorting->to;
     if (middle == end) {
         run_copy(sorting, left, left, end);
         return;
     }
-    uint64_t right_key = key_of(sorting, from[middle]);
-    size_t first = run_find(sorting, left, middle, right_key, true);
-    uint64_t last_key = key_of(sorting, from[middle - 1]);
-    size_t last = run_find(sorting, middle, end, last_key, false);
-    size_t right = middle, to = first;
+    size_t first = run_find(sorting, left, middle, from.key[middle], true);
+    size_t last = run_find(sorting, middle, end, from.key[middle - 1], false);
+    size_t right = middle, at = first;
 
     run_copy(sorting, left, left, first);
     run_copy(sorting, last, last, end);
-    uint64_t left_key = first < middle ? key_of(sorting, from[first]) : 0;
     while (first < middle && right < last) {
-        if (left_key <= right_key) {
-            sorting->to[to++] = from[first++];
-            if (first < middle)
-                left_key = key_of(sorting, from[first]);
-        } else {
-            sorting->to[to++] = from[right++];
-            if (right < last)
-                right_key = key_of(sorting, from[right]);
-        }
+        bool later = from.key[right] < from.key[first];
+        size_t next = later ? right : first;
+        to.key[at] = from.key[next];
+        to.index[at++] = from.index[next];
+        right += later;
+        first += !later;
     }
-    run_copy(sorting, to, first, middle);
-    run_copy(sorting, to + (middle - first), right, last);
+    run_copy(sorting, at, first, middle);
+    run_copy(sorting, at + (middle - first), right, last);
 }
 
 /* Merges neighbours, two by two; the last may be left over. */
@@ -107,11 +105,11 @@ static void runs_halve(struct sorting *sorting)
         size_t end = i + 2 <= runs ? sorting->runs[i + 2] : middle;
         size_t begin = sorting->runs[i];
         runs_merge(sorting, begin, middle, end);
-        sorting->runs[kept++] = begin;
+        sorting->runs[kept++] = (uint32_t)begin;
     }
     sorting->runs[kept++] = sorting->runs[runs];
     sorting->run_count = kept;
-    uint32_t *swap = sorting->from;
+    struct column swap = sorting->from;
     sorting->from = sorting->to;
     sorting->to = swap;
 }
@@ -119,17 +117,22 @@ static void runs_halve(struct sorting *sorting)
 uint32_t *order_by(const void *items, size_t count, size_t size, size_t offset,
                    const uint32_t *start)
 {
-    struct sorting sorting = { .keys = (const char *)items + offset, .size = size };
+    const char *keys = (const char *)items + offset;
+    struct sorting sorting = { .from = column_new(count) };
 
-    sorting.from = zeroed(count, sizeof *sorting.from);
-    for (size_t i = 0; i < count; i++)
-        sorting.from[i] = start ? start[i] : (uint32_t)i;
+    for (size_t i = 0; i < count; i++) {
+        sorting.from.index[i] = start ? start[i] : (uint32_t)i;
+        memcpy(&sorting.from.key[i], keys + sorting.from.index[i] * size,
+               sizeof(uint64_t));
+    }
     runs_find(&sorting, count);
     if (sorting.run_count > 2)
-        sorting.to = zeroed(count, sizeof *sorting.to);
+        sorting.to = column_new(count);
     while (sorting.run_count > 2)
         runs_halve(&sorting);
-    free(sorting.to);
+    free(sorting.from.key);
+    free(sorting.to.key);
+    free(sorting.to.index);
     free(sorting.runs);
-    return sorting.from;
+    return sorting.from.index;
 }

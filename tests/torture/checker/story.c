@@ -129,10 +129,10 @@ struct check *story_check(const struct story *story, struct check_options option
 
 void story_print(FILE *out, const struct story *story)
 {
-    static const char *const ops[] = { "?",        "ACQUIRE",  "RELEASE", "SEEN",
-                                       "LOST",     "REGISTER", "PLAIN",   "FAULT",
-                                       "HEAL",     "END",      "FINAL",   "RESIDUE",
-                                       "DOWNGRADE" };
+    static const char *const ops[] = { "?",         "ACQUIRE",  "RELEASE", "SEEN",
+                                       "LOST",      "REGISTER", "PLAIN",   "FAULT",
+                                       "HEAL",      "END",      "FINAL",   "RESIDUE",
+                                       "DOWNGRADE", "STALL" };
     for (size_t i = 0; i < story->killed_count; i++)
         fprintf(out, "# p%u was killed\n", story->killed[i].process);
     for (size_t i = 0; i < story->count; i++) {

@@ -84,6 +84,34 @@ static void answered_in_time(struct story *story)
     healed(story, 150);
 }
 
+/* From `begin` to `end` the machine did not run a process, or, as 0, the server. */
+static void stall(struct story *story, uint32_t process, uint64_t begin, uint64_t end)
+{
+    story_thread(story, process ? process : 91, 9);
+    story_add(story, (struct history_event){ .t_ns = end,
+                                             .op = H_STALL,
+                                             .phase = H_RETURN,
+                                             .value = begin,
+                                             .kind = process == 0 });
+}
+
+static void answered_late_but_still(struct story *story)
+{
+    healed(story, 153);
+    stall(story, 1, 40, 51);
+    stall(story, 0, 152, 160);
+    stall(story, 0, 70, 71);
+}
+
+static void answered_late_though_still(struct story *story)
+{
+    healed(story, 154);
+    stall(story, 1, 40, 51);
+    stall(story, 0, 152, 153);
+    stall(story, 0, 70, 71);
+    stall(story, 2, 60, 140);
+}
+
 /* Under way at the first heal: the second gives it no more time. */
 static void answered_after_next(struct story *story)
 {
@@ -244,6 +272,44 @@ static void dead_holder(struct story *story, uint64_t inv)
     tries(story, 2, inv, inv + 2, H_BUSY);
 }
 
+/* Nine ticks of 72, less than that, of somebody else, and for one told "busy". */
+static void timeout_still(struct story *story)
+{
+    simple(story, 1, 12, 20, 1);
+    tries(story, 2, 30, 102, H_TIMEOUT);
+    stall(story, 2, 25, 34);
+    stall(story, 0, 97, 120);
+}
+
+static void timeout_hardly_still(struct story *story)
+{
+    simple(story, 1, 12, 20, 1);
+    tries(story, 2, 30, 102, H_TIMEOUT);
+    stall(story, 2, 25, 34);
+    stall(story, 0, 98, 120);
+}
+
+static void timeout_others_still(struct story *story)
+{
+    simple(story, 1, 12, 20, 1);
+    tries(story, 2, 30, 102, H_TIMEOUT);
+    stall(story, 3, 25, 110);
+}
+
+static void busy_still(struct story *story)
+{
+    busy_for_nobody(story);
+    stall(story, 2, 20, 30);
+}
+
+/* It may have had the lock without hearing of it. */
+static void busy_for_one_still(struct story *story)
+{
+    busy_for_nobody(story);
+    tries(story, 3, 24, 40, H_TIMEOUT);
+    stall(story, 3, 30, 40);
+}
+
 static void busy_for_the_dead(struct story *story)
 {
     dead_holder(story, 81);
@@ -276,6 +342,8 @@ const struct planted planted_progress[] = {
     { "answered too late after the heal", answered_late, K8_LIVENESS, 1 },
     { "answered in time after the second heal", answered_after_next, K8_LIVENESS, 1 },
     { "answered in time after the heal", answered_in_time, K8_LIVENESS, 0 },
+    { "answered late, and not run before", answered_late_but_still, K8_LIVENESS, 0 },
+    { "answered later than that", answered_late_though_still, K8_LIVENESS, 1 },
     { "stuck in acquire", stuck_acquire, K8_LIVENESS, 2 },
     { "killed in acquire", stuck_killed, K8_LIVENESS, 0 },
     { "stuck in release", stuck_release, K8_LIVENESS, 2 },
@@ -293,6 +361,11 @@ const struct planted planted_progress[] = {
     { "busy for nobody, the fault is over", busy_after_fault, K10_BUSY, 1 },
     { "busy for one who was told busy", busy_chain, K10_BUSY, 0 },
     { "busy for one who was told so for another", busy_chain_long, K10_BUSY, 1 },
+    { "timed out, and was not run", timeout_still, K10_BUSY, 0 },
+    { "timed out, and was hardly not run", timeout_hardly_still, K10_BUSY, 1 },
+    { "timed out while others were not run", timeout_others_still, K10_BUSY, 1 },
+    { "busy for nobody, and was not run", busy_still, K10_BUSY, 1 },
+    { "busy for one who was not run", busy_for_one_still, K10_BUSY, 0 },
     { "busy for one long dead", busy_for_the_dead, K10_BUSY, 1 },
     { "busy for the lease of a dead one", busy_until_lease, K10_BUSY, 0 },
     { "things left behind", residue, K11_RESIDUE, 1 },

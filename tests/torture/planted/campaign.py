@@ -20,6 +20,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 import history  # noqa: E402
+from stores.zookeeper import ZooKeeper  # noqa: E402
 
 CHECKS = ["K1", "K2", "K3", "K4", "K5", "K7", "K8", "K9", "K10", "K11"]
 INFORMATIVE = {"K2", "K5"}
@@ -122,6 +123,7 @@ class Campaign:
         self.directory = tempfile.mkdtemp(prefix="planted-")
         self.histories = os.path.join(self.directory, "histories")
         self.servers, self.workers, self.killed = [], [], []
+        self.keeper = None
         self.count = self.faults = 0
 
     # ---- What is started ------------------------------------------------------------
@@ -133,6 +135,9 @@ class Campaign:
             place = os.path.join(self.directory, "locks")
             os.makedirs(place, mode=0o700, exist_ok=True)
             return "file://" + place + (self.plan.options if self.holdfast() else "")
+        if self.plan.store == "zookeeper":
+            return (f"zookeeper://127.0.0.1:{self.keeper.proxies[0].port}" +
+                    (f"/planted?session={self.plan.ttl}" if self.holdfast() else ""))
         sockets = [server.socket for server in self.servers]
         if self.plan.store == "redis-replica":
             sockets = [os.path.join(self.directory, "service.sock")]
@@ -184,6 +189,11 @@ class Campaign:
             if self.plan.store == "redis-replica":
                 port = free_port()
             self.servers.append(Server(self.directory, f"redis{i + 1}", port).start())
+        if self.plan.store == "zookeeper":
+            self.keeper = ZooKeeper(self.directory, self.tools.build, self.random)
+            self.keeper.port = free_port()
+            os.mkdir(self.keeper.disk)
+            self.keeper.start()
         if self.plan.store == "redis-replica":
             follow(self.servers[1], self.servers[0])
             self.point_service(self.servers[0])
@@ -293,6 +303,8 @@ class Campaign:
             worker.process.wait()
         for server in self.servers:
             server.kill()
+        if self.keeper:
+            self.keeper.stop()
         if self.tools.keep:
             print(f"kept: {self.directory}")
         else:

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The locks that are wrong on purpose, for worker-planted (../drivers.c). `redlock` is
- * right, as far as it can be: the other side of a comparison. */
+/* The locks that are wrong on purpose, for worker-planted (../drivers.c). `redlock`
+ * and `zookeeper-looks-first` are right: the other side of a comparison. */
 #include "planted.h"
 
 extern const struct driver *const planted_drivers[];
@@ -12,7 +12,8 @@ extern const struct driver driver_setnx_forever, driver_setnx_expire,
     driver_semaphore_leak, driver_semaphore_expiring, driver_semaphore_look,
     driver_rw_counters, driver_fair_dead, driver_watchdog_blind, driver_watchdog_late,
     driver_release_resent, driver_busy_remembered, driver_timeout_orphan,
-    driver_pidfile, driver_flock_unlink;
+    driver_pidfile, driver_flock_unlink, driver_zk_repeats, driver_zk_looks,
+    driver_zk_unheard;
 
 const struct driver *const planted_drivers[] = {
     &driver_setnx_forever,
@@ -41,5 +42,8 @@ const struct driver *const planted_drivers[] = {
     &driver_timeout_orphan,
     &driver_pidfile,
     &driver_flock_unlink,
+    &driver_zk_repeats,
+    &driver_zk_looks,
+    &driver_zk_unheard,
     NULL,
 };

@@ -14,7 +14,7 @@ class Plan:
     catch: str  # the checks that may find it: "K1" or "K3 K4"
     schedule: Callable
     driver: str = ""  # the name, unless it says otherwise
-    store: str = "redis"  # redis, redis-three, redis-replica, file, mem
+    store: str = "redis"  # redis, redis-three, redis-replica, zookeeper, file, mem
     kind: str = "mutex"
     options: str = ""  # of the URL of the correct lock
     control: str = "holdfast"  # the correct lock on the same schedule
@@ -61,9 +61,8 @@ PLANS = [
          point="before-renewal:pause:2:60"),
     Plan("release-sent-again", "a release is repeated, with the client's id", "K1",
          s.stalls),
-    Plan("timeout-leaves-a-lock", "says timeout, has the lock", "K8 K10",
-         s.stalls,
-         ttl=4000),
+    Plan("timeout-leaves-a-lock", "says timeout, has the lock", "K8 K10", s.stalls,
+         ttl=4000, grace=100),
     Plan("busy-from-memory", "says busy without asking", "K10", s.quiet, processes=2,
          threads=1, hold="500-3000", think="3000-10000"),
     Plan("token-never-grows", "nothing to fence with", "K4", s.pauses),
@@ -91,6 +90,10 @@ PLANS = [
          store="file", point="before-unlink:pause:2:30", ttl=0),
     Plan("flock-and-unlink", "the lock file is removed at the end", "K1", s.quiet,
          store="file", options="?layout=flock", ttl=0),
+    Plan("zookeeper-create-repeated", "a create is repeated without a look", "K8",
+         s.cuts, store="zookeeper", control="zookeeper-looks-first", ttl=1000),
+    Plan("zookeeper-expiry-unheard", "goes on when its session is over", "K1",
+         s.pauses, store="zookeeper", ttl=800),
 ]
 
 SHORT = ["get-then-set", "setnx-forever", "busy-from-memory", "token-never-grows"]

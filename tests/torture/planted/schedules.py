@@ -10,7 +10,7 @@ import time
 
 from campaign import follow, pause
 
-PAUSE, KILL, STALL, LATE, RESTART, FAILOVER = range(1, 7)
+PAUSE, KILL, STALL, LATE, RESTART, FAILOVER, CUT = range(1, 8)
 
 
 def quiet(campaign, end):
@@ -52,6 +52,17 @@ def stalls(campaign, end):
             server.signal(signal.SIGSTOP)
             pause(campaign.random.uniform(0.03, 0.06))
             server.signal(signal.SIGCONT)
+
+
+def cuts(campaign, end):
+    """An answer is lost, and with it the connection on which it should have come."""
+    proxy = campaign.keeper.proxies[0]
+    while time.monotonic() < end:
+        pause(campaign.random.uniform(0.01, 0.05))
+        with campaign.fault(CUT):
+            proxy.tell("cut 0")
+            pause(0.01)
+            proxy.tell("pass")
 
 
 def late_replies(campaign, end):

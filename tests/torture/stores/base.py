@@ -3,6 +3,8 @@
 
 import subprocess
 
+PULSE_PATIENCE = 1  # seconds for an answer to pulse.py
+
 
 class Store:
     name = None
@@ -26,6 +28,11 @@ class Store:
 
     def specs(self):
         """How its workers are to be started: a list of workers.Spec."""
+        raise NotImplementedError
+
+    def connect(self):
+        """A connection for pulse.py, past all that is broken between workers and the
+        server; for stores that have one."""
         raise NotImplementedError
 
     def residue(self):

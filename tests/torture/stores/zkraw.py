@@ -36,12 +36,12 @@ def word(port, letters):
 class Session:
     """A session of its own, or that of somebody else."""
 
-    def __init__(self, port, session=0):
-        self.stream = socket.create_connection(("127.0.0.1", port), PATIENCE)
-        self.stream.settimeout(PATIENCE)
+    def __init__(self, port, session=0, lasts_ms=10000, patience=PATIENCE):
+        self.stream = socket.create_connection(("127.0.0.1", port), patience)
+        self.stream.settimeout(patience)
         self.xid = 0
         password = password_of(session) if session else bytes(PASSWORD)
-        self.send(struct.pack(">iqiqi", 0, 0, 10000, session, PASSWORD) + password
+        self.send(struct.pack(">iqiqi", 0, 0, lasts_ms, session, PASSWORD) + password
                   + b"\0")
         self.granted = struct.unpack_from(">ii", self.receive())[1] > 0
 

@@ -13,7 +13,7 @@ import time
 from workers import Spec
 
 from . import zkraw
-from .base import Proxy, Store
+from .base import Proxy, PULSE_PATIENCE, Store
 
 JARS = "/usr/share/java/"
 START_SECONDS = 40
@@ -37,6 +37,16 @@ PROPERTIES = {
     "znode.container.maxPerMinute": "1000000",
     "org.slf4j.simpleLogger.defaultLogLevel": "warn",
 }
+
+
+class Question(zkraw.Session):
+    """Goes through the queue in which requests of the workers stand."""
+
+    def __init__(self, port):
+        super().__init__(port, lasts_ms=1000, patience=PULSE_PATIENCE)
+
+    def ask(self):
+        self.children("/")
 
 
 class ZooKeeper(Store):
@@ -106,6 +116,9 @@ class ZooKeeper(Store):
         """The wall clock; the one by which sessions end goes on as it does."""
         with open(self.clock, "r+b" if os.path.exists(self.clock) else "w+b") as file:
             file.write(struct.pack("<q", int(seconds * 1e9)))
+
+    def connect(self):
+        return Question(self.port)
 
     def expire(self, count):
         """Ends that many sessions, if the server can be asked."""

@@ -7,11 +7,14 @@
  * one, which grows from round to round and is different for each client, so that an
  * ensemble that comes back is not run over.
  *
- * A session lives as long as the servers hear from us, and they count from when they
- * heard last. We count from when we sent what was answered last, which is before: at
- * the end of that time it is over for us, whatever the servers think. A ping goes out
- * after a third of it without a request; after two thirds without an answer the
- * connection is given up, which leaves a third to go on with the session elsewhere.
+ * A session lives as long as the leader of the servers hears of us, and that one counts
+ * from when it heard last. We count from a moment of which it must have heard (base_ns,
+ * see zk_read.c), which is before: at the end of that time it is over for us, whatever
+ * the servers think. An eighth of the session after the last sign of the leader we ask
+ * for one, by a sync, so that the base is half a session old at most while all is well;
+ * when it is older, we ask more often. When it is three quarters old the connection is
+ * given up, which leaves a quarter to go on with the session elsewhere. A leader that
+ * takes a sixth of a session for an answer can be lived with.
  *
  * One timer serves all of that. It is moved only when it stands too late: a call in the
  * usual stream of calls does not touch it.
@@ -36,6 +39,7 @@ enum {
     BACKOFF_DOUBLINGS = 6,
     PAUSES = 8, /* that a session which lives has room for */
     LAST_READS = 64,
+    HOPEFUL = 2, /* rounds */
 };
 
 /* ---- Time ------------------------------------------------------------------------ */
@@ -59,23 +63,23 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* When the session must have been heard of, so that there is time to go elsewhere. */
-static int64_t silent_at(const struct zk *zk)
-{
-    return zk->proven_ns + zk->session_ns / 3 * 2;
-}
-
+/* When the leader must have been heard of, so that there is time to go elsewhere; and
+ * when the oldest request must have been answered. */
 static int64_t late_at(const struct zk *zk)
 {
     const struct zk_call *oldest = zk_ring_oldest(&zk->ring);
-    int64_t at = silent_at(zk);
+    int64_t at = zk->base_ns + zk->session_ns / 4 * 3;
 
     return oldest ? least(at, oldest->sent_ns + zk->settings.request_ns) : at;
 }
 
-static int64_t ping_at(const struct zk *zk)
+/* When to ask for a sign of the leader. */
+static int64_t ask_at(const struct zk *zk)
 {
-    return zk->sent_ns + zk->session_ns / 3;
+    int64_t often = zk->asked_ns + zk->session_ns / ZK_MARKS_PER_SESSION;
+    int64_t old = zk->base_ns + zk->session_ns / 2;
+
+    return least(zk->asked_ns + zk->session_ns / 8, often > old ? often : old);
 }
 
 static void rearm(struct zk *zk)
@@ -85,7 +89,7 @@ static void rearm(struct zk *zk)
     if (zk->state == ZK_STATE_WAITING)
         at = zk->try_ns;
     else if (zk->state == ZK_STATE_UP)
-        at = least(ping_at(zk), late_at(zk));
+        at = least(ask_at(zk), late_at(zk));
     else if (zk->state != ZK_STATE_CONNECTING)
         at = zk->shake_ns;
     if (zk->session_id && !zk->over)
@@ -113,6 +117,7 @@ static void hang_up(struct zk *zk)
     zk->state = ZK_STATE_WAITING;
     zk->ending = false;
     zk->connection++;
+    zk->marks = (struct zk_marks){ .first = 0 };
     if (zk->stream)
         hf__stream_close(zk->stream);
 }
@@ -176,7 +181,7 @@ void zk_bury(struct zk *zk)
     zk->over = false;
     zk->told = false;
     zk->last_zxid = 0;
-    zk->proven_ns = 0;
+    zk->base_ns = 0;
     explicit_bzero(zk->password, sizeof zk->password);
     zk->password_len = sizeof(int64_t[2]);
     zk_watches_clear(zk);
@@ -263,8 +268,10 @@ static void look_after(struct zk *zk, int64_t now)
         lost_in_silence(zk);
         return;
     }
-    if (now >= ping_at(zk) && zk_letter_bare(zk, ZK_OPCODE_PING) == 0)
-        zk_flush_now(zk);
+    if (now >= ask_at(zk)) {
+        zk->asked_ns = now;
+        zk_sync(zk, "/", NULL, NULL, 0);
+    }
 }
 
 static void look_at_session(struct zk *zk, int64_t now)
@@ -437,12 +444,18 @@ static bool is_on_server(const struct zk *zk)
            (zk->session_id && zk->state != ZK_STATE_WAITING);
 }
 
+/* The connection was lost a moment ago: the pauses are short, and servers are there. */
+static bool is_hopeful(const struct zk *zk)
+{
+    return zk->session_id && zk->state == ZK_STATE_WAITING && zk->attempts <= HOPEFUL;
+}
+
 /* Without reading on until the server hangs up its last events would lie unread in the
  * socket, and closing that would throw away what the server has not read yet. */
 void zk_settle(struct zk *zk, int64_t deadline_ns)
 {
     say_end(zk);
-    while (is_on_server(zk) && zk_now(zk) < deadline_ns) {
+    while ((is_on_server(zk) || is_hopeful(zk)) && zk_now(zk) < deadline_ns) {
         turn(zk, deadline_ns);
         say_end(zk);
     }
@@ -485,5 +498,5 @@ int64_t zk_session_ns(const struct zk *zk)
 
 int64_t zk_valid_until(const struct zk *zk)
 {
-    return zk->session_id && !zk->over ? zk->proven_ns + zk->session_ns : 0;
+    return zk->session_id && !zk->over ? zk->base_ns + zk->session_ns : 0;
 }

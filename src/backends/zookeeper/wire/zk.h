@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A ZooKeeper client: one session with an ensemble, over one connection at a time, on
- * the streams of the kit. Connects, re-attaches, pings, pipelines, watches. Knows no
- * locks, and nothing of the store around it: this folder could be a library of its own.
+ * the streams of the kit. Connects, re-attaches, keeps alive, pipelines, watches. Knows
+ * no locks, and nothing of the store around it: this folder could be a library of its
+ * own.
  *
  * A call is answered exactly once: with the server's reply (which may be an error code
  * of the server's), or with NULL and an error that says whether the server may have
@@ -125,15 +126,17 @@ void zk_close(struct zk *zk, bool forked);
 
 /* Before zk_close(): from here on nothing is told. zk_settle() then blocks until all
  * that was asked, and the end of the session, has been answered, or `deadline_ns`; also
- * of a session that is about to come back. Not if there is no connection at all. */
+ * of a session that is about to come back. Not if no server has been there for a
+ * while. */
 void zk_mute(struct zk *zk);
 void zk_settle(struct zk *zk, int64_t deadline_ns);
 
 bool zk_is_up(const struct zk *zk);
 int64_t zk_session_id(const struct zk *zk);
 int64_t zk_session_ns(const struct zk *zk); /* as granted */
-/* The session lives, by what we know, until this moment of host->now(): the send time
- * of the last answered request + what was granted. */
+/* The session lives, by what we know, until this moment of host->now(): its time counts
+ * from before the leader of the servers heard of it. While all is well, half of that
+ * lies ahead, or more. */
 int64_t zk_valid_until(const struct zk *zk);
 
 /* Each sends at once, but for calls made inside of an answer or between zk_gather() and

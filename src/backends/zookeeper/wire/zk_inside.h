@@ -72,6 +72,18 @@ struct zk_ring {
     uint32_t room, first, flushed, end;
 };
 
+/* Requests that were answered on this connection, one per 24th of a session, and which
+ * the leader may not have heard of yet. Both ends run freely. The room is for more than
+ * a session: a connection is given up before. */
+enum { ZK_MARKS_PER_SESSION = 24, ZK_MARKS_MAX = 32 };
+
+struct zk_marks {
+    struct zk_mark {
+        int64_t sent_ns, heard_ns; /* the request, its answer */
+    } at[ZK_MARKS_MAX];
+    uint32_t first, end;
+};
+
 struct zk_server {
     char *name; /* of the host */
     uint16_t port;
@@ -112,8 +124,9 @@ struct zk {
     char password[ZK_PASSWORD_MAX];
     size_t password_len;
     int64_t session_ns; /* granted */
-    int64_t proven_ns;  /* sent then, and answered: the session lived */
-    int64_t sent_ns;    /* of the last request */
+    int64_t base_ns;    /* the leader has heard of the session, sent then or later */
+    int64_t asked_ns;   /* a sign of the leader came of this, or was asked for: sent */
+    struct zk_marks marks;
     int64_t last_zxid;
 
     int32_t xid;

@@ -6,8 +6,18 @@
  * else, a record that is none) ends the connection: from there on no reply can be
  * trusted to be the right one.
  *
- * A reply proves that the session lived when its request was sent; an event proves
- * nothing, it may have been on its way for long.
+ * What a reply proves. The leader alone ends sessions, and of those at a follower it
+ * hears only by the way: followers collect who was there, and hand that over whenever
+ * the leader asks them, every half tick. A follower that is cut off goes on to answer
+ * for a while, so its word alone proves nothing. But a write or a sync is answered by
+ * the leader, behind all that this follower had told it before. So if a request was
+ * answered (it is known to the follower), then a quarter of a session passed (the
+ * leader has asked: a session has two ticks at least), and then a write or a sync was
+ * sent and is answered now, the leader has heard of the session after the first of
+ * these was sent: that is the base from which its time counts. The first requests of a
+ * session and of a connection need no such proof: to make a session or to go on with
+ * one elsewhere is the leader's business. An event proves nothing, it may have been on
+ * its way for long.
  *
  * What a handler is given points into the stream's buffer, so nothing is consumed
  * before all has been handled; and whatever handlers send goes out in one write at the
@@ -92,12 +102,57 @@ static int decode(struct zk *zk, const struct zk_call *call, struct jute *in,
     return fine ? rc : HF_EUNREACHABLE;
 }
 
-static void prove(struct zk *zk, const struct zk_call *call, int64_t zxid)
+/* The follower knows of the session; not by a password, which is no request to it. */
+static void mark(struct zk *zk, const struct zk_call *call)
 {
-    if (zk->proven_ns < call->sent_ns)
-        zk->proven_ns = call->sent_ns;
-    if (zk->last_zxid < zxid)
-        zk->last_zxid = zxid;
+    struct zk_marks *marks = &zk->marks;
+    const struct zk_mark *last = &marks->at[(marks->end - 1) % ZK_MARKS_MAX];
+    int64_t apart = zk->session_ns / ZK_MARKS_PER_SESSION;
+
+    if (call->opcode == ZK_OPCODE_AUTH ||
+        (marks->first != marks->end && call->sent_ns - last->sent_ns < apart))
+        return;
+    if (marks->end - marks->first == ZK_MARKS_MAX)
+        marks->first++;
+    marks->at[marks->end++ % ZK_MARKS_MAX] =
+        (struct zk_mark){ call->sent_ns, zk_now(zk) };
+}
+
+/* Whether this is the leader's answer. Followers refuse by themselves, too (for want of
+ * rights, or of time), but not with one of these errors. */
+static bool is_led(const struct zk_call *call, int32_t error)
+{
+    switch (call->opcode) {
+    case ZK_OPCODE_CREATE2:
+    case ZK_OPCODE_CONTAINER:
+    case ZK_OPCODE_DELETE:
+    case ZK_OPCODE_SET:
+    case ZK_OPCODE_MULTI:
+    case ZK_OPCODE_SYNC:
+        return error == ZK_OK || error == ZK_NONODE || error == ZK_NODEEXISTS ||
+               error == ZK_NOTEMPTY || error == ZK_BADVERSION;
+    default:
+        return false;
+    }
+}
+
+static void prove(struct zk *zk, const struct zk_call *call, int32_t error)
+{
+    struct zk_marks *marks = &zk->marks;
+    int64_t before = call->sent_ns - zk->session_ns / 4;
+
+    mark(zk, call);
+    if (!is_led(call, error))
+        return;
+    if (zk->asked_ns < call->sent_ns)
+        zk->asked_ns = call->sent_ns;
+    for (; marks->first != marks->end; marks->first++) {
+        const struct zk_mark *one = &marks->at[marks->first % ZK_MARKS_MAX];
+        if (one->heard_ns > before)
+            break;
+        if (zk->base_ns < one->sent_ns)
+            zk->base_ns = one->sent_ns;
+    }
 }
 
 static void answer(struct zk *zk, const struct zk_call *call,
@@ -169,7 +224,9 @@ static void take_reply(struct zk *zk, const struct zk_header *header, struct jut
     struct zk_call call = zk_ring_pop(&zk->ring);
     bool ends = is_end(header->error);
     if (!ends)
-        prove(zk, &call, header->zxid);
+        prove(zk, &call, header->error);
+    if (!ends && zk->last_zxid < header->zxid)
+        zk->last_zxid = header->zxid;
     if (is_own(&call) && !ends)
         settle(zk, &call, header->error);
     else

@@ -168,7 +168,6 @@ void zk_letter_end(struct zk *zk, struct zk_letter *letter)
     jute_close(&letter->out, letter->frame);
     hf__stream_wrote(zk->stream, (size_t)(letter->out.at - letter->frame));
     *call_at(&zk->ring, zk->ring.end++) = letter->call;
-    zk->sent_ns = letter->call.sent_ns;
     zk_watch_time(zk, letter->call.sent_ns);
 }
 

@@ -49,7 +49,7 @@ void zk_shake(struct zk *zk)
     jute_put_bool(&out, false); /* a server that only reads will not do */
     jute_close(&out, frame);
     hf__stream_wrote(zk->stream, (size_t)(out.at - frame));
-    zk->sent_ns = zk_now(zk);
+    zk->asked_ns = zk_now(zk);
     hf__stream_flush(zk->stream);
 }
 
@@ -99,7 +99,7 @@ static void take_session(struct zk *zk, const struct zk_greeting *greeting)
     memcpy(zk->password, greeting->password.at, greeting->password.len);
     zk->password_len = greeting->password.len;
     zk->session_ns = greeting->timeout_ms * HF_NS_PER_MS;
-    zk->proven_ns = zk->sent_ns;
+    zk->base_ns = zk->asked_ns; /* the leader was asked for it */
 }
 
 static void end_session(struct zk *zk)

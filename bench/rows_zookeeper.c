@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * ZooKeeper, few at a time: one thread alone, and eight processes on one lock.
+ *
+ * Alone, the raw limit is a bare session that creates a node and deletes it: no look
+ * whether anybody was before it, so it is not even a lock. Beside it stands one that
+ * lists the folder in the same flight as it creates, which is what holdfast sends. With
+ * eight, the raw limit is the recipe on bare sockets: create, list, watch the one
+ * ahead, wait, list again, delete. Names of nodes are Curator's on both sides. Client
+ * and server share one core; in the rows with _cores in their name they have all.
+ */
+#include "zookeeper_bare.h"
+
+#include <stdlib.h>
+
+#define BATCH 64
+#define FOLDER "/bare"
+
+/* ---- One thread ------------------------------------------------------------------ */
+
+struct pair_arg {
+    const struct zookeeper *server;
+    bool lists;
+};
+
+static int bare_pair(struct zoo_bare *bare, const char *prefix, bool lists)
+{
+    char path[ZOO_PATH_SIZE];
+    int rc = lists ? zoo_create_and_list(bare, FOLDER, prefix, path)
+                   : zoo_create(bare, prefix, path);
+
+    return rc ? -1 : zoo_delete(bare, path);
+}
+
+static int bare_pairs(const struct bench *bench, struct zoo_bare *bare, bool lists,
+                      struct figures *ret_figures)
+{
+    char prefix[ZOO_PATH_SIZE];
+    int64_t start = now_ns(), cpu = cpu_ns(), pairs = 0;
+
+    zoo_lock_path(prefix, FOLDER);
+    do {
+        for (int i = 0; i < BATCH; i++) {
+            if (bare_pair(bare, prefix, lists))
+                return -1;
+        }
+        pairs += BATCH;
+    } while (now_ns() - start < bench->slice_ns);
+    ret_figures->v[0] = (double)(now_ns() - start) / (double)pairs;
+    ret_figures->v[1] = (double)(cpu_ns() - cpu) / (double)pairs;
+    return 0;
+}
+
+/* Figures as ours_pair(). */
+static int raw_pair(struct bench *bench, void *arg, struct figures *ret_figures)
+{
+    const struct pair_arg *what = arg;
+    static struct zoo_bare bare;
+    int rc;
+
+    if (zoo_open(&bare, what->server))
+        return -1;
+    rc = bare_pairs(bench, &bare, what->lists, ret_figures);
+    zoo_close(&bare);
+    return rc;
+}
+
+static void pair_rows(struct bench *bench, struct pair_arg *what, bool one_core,
+                      const struct measure *rate, const struct measure *cpu)
+{
+    struct figures ours, raw;
+    hf_client *client = NULL;
+    hf_error why;
+    int rc;
+
+    zookeeper_pin(what->server, one_core);
+    rc = hf_open(what->server->url, NULL, &client, &why);
+    if (rc)
+        bench_error(what->server->url, &why);
+    else
+        rc = bench_alternate(bench, rate->name, ours_pair, client, raw_pair, what,
+                             &ours, &raw);
+    hf_close(client);
+    zookeeper_pin(what->server, false);
+    if (rc)
+        bench_missing(bench, rate);
+    else
+        bench_report(bench, rate, 1e9 / ours.v[0], 1e9 / raw.v[0]);
+    if (cpu && rc)
+        bench_missing(bench, cpu);
+    else if (cpu)
+        bench_report(bench, cpu, ours.v[1] / 1000, raw.v[1] / 1000);
+}
+
+void rows_zookeeper_pair(struct bench *bench)
+{
+    static const struct measure rate = { "zookeeper", "uncontended_pair", "pairs/s",
+                                         RATIO_AT_LEAST, 0.85 };
+    static const struct measure cpu = { "zookeeper", "client_cpu_pair", "us",
+                                        OURS_AT_MOST, 60 };
+    static const struct measure listed = { "zookeeper", "uncontended_pair_listed",
+                                           "pairs/s", GOAL_NONE, 0 };
+    static const struct measure cores = { "zookeeper", "uncontended_pair_cores",
+                                          "pairs/s", RATIO_AT_LEAST, 0.85 };
+    struct pair_arg what = { .server = zookeeper_server(bench) };
+
+    if (!what.server)
+        return;
+    bench->slice_ns *= 4; /* of a server that is slower than others */
+    pair_rows(bench, &what, true, &rate, &cpu);
+    pair_rows(bench, &what, false, &cores, NULL);
+    what.lists = true;
+    pair_rows(bench, &what, true, &listed, NULL);
+    bench->slice_ns /= 4;
+}
+
+/* ---- The recipe ------------------------------------------------------------------ */
+
+struct recipe {
+    struct zoo_bare bare;
+    char prefix[ZOO_PATH_SIZE], own[ZOO_PATH_SIZE];
+};
+
+static int recipe_begin(struct contest *contest, int index, void **ret_state)
+{
+    struct recipe *recipe = malloc(sizeof *recipe);
+
+    (void)index;
+    if (!recipe)
+        return bench_error("worker", NULL);
+    if (zoo_open(&recipe->bare, contest->shared)) {
+        free(recipe);
+        return -1;
+    }
+    zoo_lock_path(recipe->prefix, FOLDER);
+    *ret_state = recipe;
+    return 0;
+}
+
+static int recipe_enter(void *state)
+{
+    struct recipe *recipe = state;
+    struct zoo_bare *bare = &recipe->bare;
+    char ahead[ZOO_PATH_SIZE];
+    int first, there;
+
+    if (zoo_create(bare, recipe->prefix, recipe->own))
+        return -1;
+    while ((first = zoo_look(bare, FOLDER, recipe->own, ahead)) == 0) {
+        there = zoo_watch(bare, ahead);
+        if (there < 0 || (there > 0 && zoo_await_event(bare)))
+            return -1;
+    }
+    return first > 0 ? 0 : -1;
+}
+
+static int recipe_leave(void *state)
+{
+    struct recipe *recipe = state;
+
+    return zoo_delete(&recipe->bare, recipe->own);
+}
+
+static void recipe_end(void *state)
+{
+    struct recipe *recipe = state;
+
+    if (recipe)
+        zoo_close(&recipe->bare);
+    free(recipe);
+}
+
+static const struct contest contest_recipe = {
+    .begin = recipe_begin,
+    .enter = recipe_enter,
+    .leave = recipe_leave,
+    .end = recipe_end,
+    .processes = true,
+};
+
+/* ---- Eight processes ------------------------------------------------------------- */
+
+struct match {
+    const struct zookeeper *server;
+    struct contest contest;
+    double requests; /* per acquisition, of the last sample */
+};
+
+static int match_sample(struct bench *bench, void *arg, struct figures *ret_figures)
+{
+    struct match *match = arg;
+    struct zoo_packets before, after;
+    int64_t requests;
+    int rc = zookeeper_packets(match->server, &before);
+
+    zookeeper_pin(match->server, match->contest.one_core);
+    if (rc == 0)
+        rc = contest_sample(bench, &match->contest, ret_figures);
+    zookeeper_pin(match->server, false);
+    if (rc || zookeeper_packets(match->server, &after))
+        return -1;
+    requests = after.received - before.received;
+    /* But for the beginnings and ends of sessions. */
+    match->requests = (double)(requests - 2 * BENCH_WORKERS) / ret_figures->v[ENTERED];
+    return 0;
+}
+
+enum { ROW_RATE, ROW_REQUESTS, ROW_SLOWEST, ROW_SPREAD, ROWS };
+
+/* Rates and requests from samples without a clock in the loop, waits from those with
+ * one. */
+static void match_rows(struct bench *bench, struct match *ours, struct match *raw,
+                       const struct measure rows[ROWS])
+{
+    struct figures a, b, a_waits, b_waits;
+    int rc = bench_alternate(bench, rows[0].name, match_sample, ours, match_sample, raw,
+                             &a, &b);
+    double requests = ours->requests, raw_requests = raw->requests;
+
+    ours->contest.timed = raw->contest.timed = true;
+    if (rc == 0)
+        rc = bench_alternate(bench, rows[ROW_SPREAD].name, match_sample, ours,
+                             match_sample, raw, &a_waits, &b_waits);
+    ours->contest.timed = raw->contest.timed = false;
+    for (int i = 0; rc && i < ROWS; i++)
+        bench_missing(bench, &rows[i]);
+    if (rc)
+        return;
+    bench_report(bench, &rows[ROW_RATE], a.v[RATE], b.v[RATE]);
+    bench_report(bench, &rows[ROW_REQUESTS], requests, raw_requests);
+    bench_report(bench, &rows[ROW_SLOWEST], a.v[SLOWEST], b.v[SLOWEST]);
+    bench_report(bench, &rows[ROW_SPREAD], a_waits.v[WAIT_MAX] / a_waits.v[WAIT_MEDIAN],
+                 b_waits.v[WAIT_MAX] / b_waits.v[WAIT_MEDIAN]);
+}
+
+void rows_zookeeper_contest(struct bench *bench)
+{
+    static const struct measure one_core[ROWS] = {
+        { "zookeeper", "contended_8proc", "acquisitions/s", RATIO_AT_LEAST, 1 },
+        { "zookeeper", "contended_8proc_requests", "per acquisition", OURS_AT_MOST, 5 },
+        { "zookeeper", "contended_8proc_slowest_share", "of fair share", OURS_AT_LEAST,
+          0.9 },
+        { "zookeeper", "contended_8proc_max_over_median", "ratio", OURS_AT_MOST, 10 },
+    };
+    static const struct measure cores[ROWS] = {
+        { "zookeeper", "contended_8proc_cores", "acquisitions/s", RATIO_AT_LEAST, 1 },
+        { "zookeeper", "contended_8proc_cores_requests", "per acquisition",
+          OURS_AT_MOST, 5 },
+        { "zookeeper", "contended_8proc_cores_slowest_share", "of fair share",
+          OURS_AT_LEAST, 0.9 },
+        { "zookeeper", "contended_8proc_cores_max_over_median", "ratio", OURS_AT_MOST,
+          10 },
+    };
+    const struct zookeeper *server = zookeeper_server(bench);
+    struct match ours = { server, contest_ours, 0 },
+                 raw = { server, contest_recipe, 0 };
+
+    if (!server)
+        return;
+    ours.contest.text = server->url;
+    ours.contest.kind = HF_MUTEX;
+    ours.contest.processes = true;
+    raw.contest.shared = (void *)(uintptr_t)server;
+    ours.contest.one_core = raw.contest.one_core = true;
+    match_rows(bench, &ours, &raw, one_core);
+    ours.contest.one_core = raw.contest.one_core = false;
+    match_rows(bench, &ours, &raw, cores);
+}

@@ -1,0 +1,535 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Long queues of ZooKeeper's, against a server that is played: who was in says a last
+ * word when it leaves, and the next one is in by that word alone. Also what must not be
+ * taken for it, and words that were not said or not heard.
+ */
+#include "unit.h"
+
+#include "../../src/base/clock.h"
+#include "zk_play.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { LONG = 16, OTHERS_MAX = 20 };
+
+#define NUMBER "0000000030"
+#define AHEAD FOLDER "/a-lock-0000000029"
+#define BEFORE FOLDER "/a-lock-0000000028"
+#define WORD AHEAD "-over"
+
+/* Time stands still but where a test lets it pass: a hold that came by a word looks at
+ * its own node after 50 ms. */
+static struct fake_clock watch;
+
+static void begin(int kind)
+{
+    play_begin(kind);
+    watch.now_ns = hf__now();
+    stage.host.clock = &watch;
+}
+
+static void end(void)
+{
+    stage.host.clock = NULL; /* closing waits, and not for ever */
+    play_end();
+}
+
+/* ---- The queue ------------------------------------------------------------------- */
+
+/* Our node, and so many others before it: a-<form>0000000029, 28 and so on. */
+static void list_others(int32_t xid, const char *form, const char *own_form, int others)
+{
+    static char names[OTHERS_MAX][64];
+    const char *list[OTHERS_MAX + 2] = { NULL };
+    for (int i = 0; i < others; i++) {
+        snprintf(names[i], sizeof names[i], "a-%s00000000%02d", form, 30 - others + i);
+        list[i] = names[i];
+    }
+    list[others] = own(own_form, NUMBER);
+    answer_list(xid, list);
+}
+
+static void join_behind(const char *form, const char *own_form, int others)
+{
+    fake_attempt(&stage.host, &ticket);
+    struct entry entry = entry_asked(own_form);
+    answer_create(entry.create, own_form, NUMBER, 77);
+    list_others(entry.list, form, own_form, others);
+    expect(FAKE_QUEUED);
+}
+
+static void no_word_yet(const char *path)
+{
+    peer_reply(&peer, asked(ZK_OPCODE_EXISTS, path), 9, ZK_NONODE);
+}
+
+static void unwatched(const char *path)
+{
+    peer_reply(&peer, asked(ZK_OPCODE_UNWATCH, path), 9, 0);
+}
+
+static void wait_in_long_queue(void)
+{
+    begin(HF_MUTEX);
+    join_behind("lock-", "lock-", LONG);
+    no_word_yet(WORD);
+    answer_data(asked(ZK_OPCODE_GET, AHEAD), "", 5);
+    ck_assert(peer_quiet(&peer, &stage)); /* our own node is not watched */
+}
+
+/* Both are told, in the order of the transaction. */
+static void hear_the_word(void)
+{
+    peer_event(&peer, ZK_CREATED, WORD);
+    peer_event(&peer, ZK_DELETED, AHEAD);
+    ck_assert_uint_eq(fake_expect_grant(&stage.host, &ticket), 77);
+}
+
+static void expect_op(struct jute *in, int32_t opcode, const char *path)
+{
+    ck_assert_int_eq(jute_int(in), opcode);
+    jute_bool(in);
+    jute_int(in);
+    struct zk_text about = jute_text(in);
+    ck_assert_msg(about.len == strlen(path) && memcmp(about.at, path, about.len) == 0,
+                  "%.*s, not %s", (int)about.len, about.at, path);
+    if (opcode == ZK_OPCODE_CREATE) {
+        ck_assert_uint_eq(jute_text(in).len, 0);
+        in->at += 27; /* open to everyone */
+        ck_assert_int_eq(jute_int(in), ZK_EPHEMERAL);
+    } else {
+        ck_assert_int_eq(jute_int(in), -1);
+    }
+}
+
+/* Hands over. */
+static int32_t word_asked(void)
+{
+    char word[200];
+    struct jute in;
+    int32_t xid = peer_expect(&peer, &stage, ZK_OPCODE_MULTI, &in);
+    snprintf(word, sizeof word, "%s-over", own_path(NUMBER));
+    expect_op(&in, ZK_OPCODE_CREATE, word);
+    expect_op(&in, ZK_OPCODE_DELETE, word);
+    expect_op(&in, ZK_OPCODE_DELETE, own_path(NUMBER));
+    ck_assert_int_eq(jute_int(&in), -1);
+    ck_assert(jute_bool(&in));
+    return xid;
+}
+
+static void put_result(struct peer_body *body, int32_t type, int32_t error)
+{
+    jute_put_int(&body->out, type);
+    jute_put_bool(&body->out, false);
+    jute_put_int(&body->out, error);
+    if (type == ZK_OPCODE_CREATE)
+        jute_put_text(&body->out, "/x", 2);
+    if (type == ZK_OPCODE_ERROR)
+        jute_put_int(&body->out, error);
+}
+
+/* A create and `count` deletes; fails at that one of them, or at none (-1). */
+static void answer_multi(int32_t xid, int count, int at, int32_t error)
+{
+    struct peer_body body;
+    body_begin(&body);
+    for (int i = 0; i <= count; i++) {
+        if (at < 0)
+            put_result(&body, i == 0 ? ZK_OPCODE_CREATE : ZK_OPCODE_DELETE, 0);
+        else
+            put_result(&body, ZK_OPCODE_ERROR, i < at ? 0 : i == at ? error : -2);
+    }
+    jute_put_int(&body.out, -1);
+    jute_put_bool(&body.out, true);
+    jute_put_int(&body.out, -1);
+    peer_reply_with(&peer, xid, 80, body.bytes, body_len(&body));
+}
+
+static void hold_in_long_queue(void)
+{
+    wait_in_long_queue();
+    hear_the_word();
+}
+
+/* ---- The word -------------------------------------------------------------------- */
+
+START_TEST(the_word_is_a_grant)
+{
+    hold_in_long_queue();
+    ck_assert(peer_quiet(&peer, &stage)); /* no listing, no watch to be taken off */
+    ck_assert(fake_quiet(&stage.host));
+    leave();
+    answer_multi(word_asked(), 2, -1, 0);
+    expect_left(HF_WITHDRAWN);
+    ck_assert(peer_quiet(&peer, &stage));
+    end();
+}
+END_TEST
+
+START_TEST(a_short_queue_has_no_words)
+{
+    begin(HF_MUTEX);
+    join_behind("lock-", "lock-", LONG - 1);
+    answer_data(asked(ZK_OPCODE_GET, AHEAD), "", 5);
+    ck_assert(peer_quiet(&peer, &stage));
+    peer_event(&peer, ZK_DELETED, AHEAD);
+    list_others(asked(ZK_OPCODE_CHILDREN2, FOLDER), "lock-", "lock-", 0);
+    fake_expect_grant(&stage.host, &ticket);
+    leave();
+    asked(ZK_OPCODE_DELETE, own_path(NUMBER));
+    end();
+}
+END_TEST
+
+/* Whoever died or gave up has said nothing, and others are still before us. */
+START_TEST(an_end_without_a_word)
+{
+    wait_in_long_queue();
+    peer_event(&peer, ZK_DELETED, AHEAD);
+    int32_t xid = asked(ZK_OPCODE_CHILDREN2, FOLDER);
+    ck_assert(fake_quiet(&stage.host));
+    LIST(xid, "a-lock-0000000027", "a-lock-0000000028", own("lock-", NUMBER));
+    unwatched(WORD);
+    no_word_yet(BEFORE "-over");
+    answer_data(asked(ZK_OPCODE_GET, BEFORE), "", 5);
+    ck_assert(peer_quiet(&peer, &stage));
+    ck_assert(fake_quiet(&stage.host));
+    peer_event(&peer, ZK_CREATED, BEFORE "-over");
+    ck_assert_uint_eq(fake_expect_grant(&stage.host, &ticket), 77);
+    end();
+}
+END_TEST
+
+START_TEST(an_end_without_a_word_and_nobody_left)
+{
+    wait_in_long_queue();
+    peer_event(&peer, ZK_DELETED, AHEAD);
+    list_others(asked(ZK_OPCODE_CHILDREN2, FOLDER), "lock-", "lock-", 0);
+    unwatched(WORD);
+    fake_expect_grant(&stage.host, &ticket);
+    leave(); /* it came into a long queue, and so may have the next one */
+    word_asked();
+    end();
+}
+END_TEST
+
+/* The last one before us is watched in the usual way, and our own node too: that costs
+ * no more than a word. */
+START_TEST(who_is_next_needs_no_word)
+{
+    wait_in_long_queue();
+    peer_event(&peer, ZK_DELETED, AHEAD);
+    LIST(asked(ZK_OPCODE_CHILDREN2, FOLDER), "a-lock-0000000028", own("lock-", NUMBER));
+    unwatched(WORD);
+    answer_data(asked(ZK_OPCODE_GET, BEFORE), "", 5);
+    answer_data(asked(ZK_OPCODE_GET, own_path(NUMBER)), "", 77);
+    peer_event(&peer, ZK_DELETED, BEFORE);
+    ck_assert_uint_eq(fake_expect_grant(&stage.host, &ticket), 77);
+    ck_assert(peer_quiet(&peer, &stage));
+    end();
+}
+END_TEST
+
+START_TEST(a_change_is_no_word)
+{
+    wait_in_long_queue();
+    peer_event(&peer, ZK_CHANGED, AHEAD);
+    answer_data(asked(ZK_OPCODE_GET, AHEAD), "", 5);
+    ck_assert(peer_quiet(&peer, &stage));
+    ck_assert(fake_quiet(&stage.host));
+    hear_the_word();
+    end();
+}
+END_TEST
+
+/* The word is asked for first: it may come before the answer about the node. */
+START_TEST(a_word_on_the_way)
+{
+    begin(HF_MUTEX);
+    join_behind("lock-", "lock-", LONG);
+    no_word_yet(WORD);
+    int32_t xid = asked(ZK_OPCODE_GET, AHEAD);
+    peer_event(&peer, ZK_CREATED, WORD);
+    ck_assert_uint_eq(fake_expect_grant(&stage.host, &ticket), 77);
+    peer_reply(&peer, xid, 9, ZK_NONODE);
+    unwatched(AHEAD); /* which may not be there any more to fire */
+    ck_assert(fake_quiet(&stage.host));
+    end();
+}
+END_TEST
+
+START_TEST(a_node_of_that_name)
+{
+    begin(HF_MUTEX);
+    join_behind("lock-", "lock-", LONG);
+    answer_stat(asked(ZK_OPCODE_EXISTS, WORD), 5, 0);
+    answer_data(asked(ZK_OPCODE_GET, AHEAD), "", 5);
+    unwatched(WORD);
+    peer_event(&peer, ZK_DELETED, WORD);
+    ck_assert(fake_quiet(&stage.host));
+    peer_event(&peer, ZK_DELETED, AHEAD);
+    asked(ZK_OPCODE_CHILDREN2, FOLDER);
+    end();
+}
+END_TEST
+
+START_TEST(a_waiter_gives_up)
+{
+    wait_in_long_queue();
+    leave();
+    int32_t xid = asked(ZK_OPCODE_DELETE, own_path(NUMBER)); /* it has no word */
+    peer_event(&peer, ZK_CREATED, WORD);                     /* too late */
+    ck_assert(fake_quiet(&stage.host));
+    peer_reply(&peer, xid, 80, 0);
+    expect_left(HF_WITHDRAWN);
+    unwatched(AHEAD);
+    unwatched(WORD);
+    ck_assert(peer_quiet(&peer, &stage));
+    end();
+}
+END_TEST
+
+/* ---- Readers and writers --------------------------------------------------------- */
+
+#define WRITER FOLDER "/a-__WRIT__0000000029"
+
+START_TEST(a_reader_hears_and_says_nothing)
+{
+    char path[160];
+    begin(HF_READ);
+    join_behind("__WRIT__", "__READ__", LONG);
+    no_word_yet(WRITER "-over");
+    answer_data(asked(ZK_OPCODE_GET, WRITER), "", 5);
+    peer_event(&peer, ZK_CREATED, WRITER "-over");
+    peer_event(&peer, ZK_DELETED, WRITER);
+    ck_assert_uint_eq(fake_expect_grant(&stage.host, &ticket), 77);
+    leave();
+    snprintf(path, sizeof path, FOLDER "/%s", own("__READ__", NUMBER));
+    asked(ZK_OPCODE_DELETE, path);
+    end();
+}
+END_TEST
+
+static void hold_as_writer(void)
+{
+    begin(HF_WRITE);
+    join_behind("__WRIT__", "__WRIT__", LONG);
+    no_word_yet(WRITER "-over");
+    answer_data(asked(ZK_OPCODE_GET, WRITER), "", 5);
+    peer_event(&peer, ZK_CREATED, WRITER "-over");
+    ck_assert_uint_eq(fake_expect_grant(&stage.host, &ticket), 77);
+}
+
+/* A reader stays, of a new node, and whoever is next is not in. */
+static void downgrade(struct hf_request *request)
+{
+    char reader[160];
+    struct jute in;
+    *request = fake_request(HF_DOWNGRADE, "jobs");
+    request->ticket = &ticket;
+    stage.host.calls++;
+    stage.host.store->ask(stage.host.session, request);
+    stage.host.calls--;
+    int32_t xid = peer_expect(&peer, &stage, ZK_OPCODE_MULTI, &in);
+    jute_int(&in);
+    jute_bool(&in);
+    jute_int(&in);
+    struct zk_text path = jute_text(&in);
+    snprintf(reader, sizeof reader, FOLDER "/%s", own("__READ__", NUMBER));
+    ck_assert(path.len == strlen(reader) && memcmp(path.at, reader, path.len) == 0);
+    watch.now_ns += HF_NS_PER_S; /* the writer's node is not looked at any more */
+    ck_assert(peer_quiet(&peer, &stage));
+    answer_multi(xid, 1, -1, 0);
+    expect(FAKE_ANSWERED);
+}
+
+START_TEST(a_writer_that_reads_on)
+{
+    char reader[160];
+    struct hf_request request;
+    hold_as_writer();
+    downgrade(&request);
+    ck_assert(fake_quiet(&stage.host));
+    leave();
+    snprintf(reader, sizeof reader, FOLDER "/%s", own("__READ__", NUMBER));
+    asked(ZK_OPCODE_DELETE, reader);
+    end();
+}
+END_TEST
+
+START_TEST(a_writer_that_writes_on)
+{
+    char path[160];
+    hold_as_writer();
+    leave();
+    struct jute in;
+    peer_expect(&peer, &stage, ZK_OPCODE_MULTI, &in);
+    snprintf(path, sizeof path, FOLDER "/%s-over", own("__WRIT__", NUMBER));
+    expect_op(&in, ZK_OPCODE_CREATE, path);
+    end();
+}
+END_TEST
+
+/* ---- Our own node ---------------------------------------------------------------- */
+
+/* Somebody deleted it while we waited, and we have not seen that. */
+START_TEST(a_grant_without_a_node)
+{
+    hold_in_long_queue();
+    ck_assert(peer_quiet(&peer, &stage));
+    watch.now_ns += 60 * HF_NS_PER_MS;
+    peer_reply(&peer, asked(ZK_OPCODE_EXISTS, own_path(NUMBER)), 9, ZK_NONODE);
+    fake_expect_event(&stage.host, &ticket, HF_EVENT_LOST);
+    leave();
+    answer_multi(word_asked(), 2, 2, ZK_NONODE);
+    expect_left(HF_GONE);
+    end();
+}
+END_TEST
+
+START_TEST(a_grant_with_a_node)
+{
+    hold_in_long_queue();
+    watch.now_ns += 60 * HF_NS_PER_MS;
+    answer_stat(asked(ZK_OPCODE_EXISTS, own_path(NUMBER)), 77, PEER_SESSION);
+    watch.now_ns += 60 * HF_NS_PER_MS; /* once is enough */
+    ck_assert(peer_quiet(&peer, &stage));
+    ck_assert(fake_quiet(&stage.host));
+    end();
+}
+END_TEST
+
+START_TEST(a_glance_without_an_answer)
+{
+    hold_in_long_queue();
+    watch.now_ns += 60 * HF_NS_PER_MS;
+    asked(ZK_OPCODE_EXISTS, own_path(NUMBER));
+    peer_hang_up(&peer);
+    come_back(PEER_SESSION);
+    peer_reply(&peer, asked(ZK_OPCODE_EXISTS, own_path(NUMBER)), 9, ZK_NONODE);
+    fake_expect_event(&stage.host, &ticket, HF_EVENT_LOST);
+    end();
+}
+END_TEST
+
+START_TEST(released_before_the_glance)
+{
+    hold_in_long_queue();
+    leave();
+    int32_t xid = word_asked();
+    watch.now_ns += 60 * HF_NS_PER_MS;
+    ck_assert(peer_quiet(&peer, &stage));
+    answer_multi(xid, 2, 2, ZK_NONODE);
+    expect_left(HF_GONE);
+    end();
+}
+END_TEST
+
+/* ---- Words that are refused, or lost --------------------------------------------- */
+
+START_TEST(a_word_that_is_refused)
+{
+    hold_in_long_queue();
+    leave();
+    answer_multi(word_asked(), 2, 0, ZK_NODEEXISTS);
+    int32_t xid = asked(ZK_OPCODE_DELETE, own_path(NUMBER));
+    ck_assert(fake_quiet(&stage.host));
+    peer_reply(&peer, xid, 81, 0);
+    expect_left(HF_WITHDRAWN);
+    end();
+}
+END_TEST
+
+START_TEST(a_word_that_may_have_been_said)
+{
+    hold_in_long_queue();
+    leave();
+    word_asked();
+    peer_hang_up(&peer);
+    expect_left(HF_WITHDRAWAL_UNKNOWN);
+    come_back(PEER_SESSION);
+    peer_reply(&peer, asked(ZK_OPCODE_DELETE, own_path(NUMBER)), 9, ZK_NONODE);
+    expect_left(HF_WITHDRAWN);
+    end();
+}
+END_TEST
+
+/* The request that sets them again has the node among the first vector, the word among
+ * the second one. */
+static void watches_set_again(const char *data, const char *exist)
+{
+    struct jute in;
+    int32_t xid = peer_expect(&peer, &stage, ZK_OPCODE_SET_WATCHES, &in);
+    in.at += sizeof(int64_t);
+    for (int i = 0; i < 2; i++) {
+        const char *wanted = i == 0 ? data : exist;
+        ck_assert_int_eq(jute_int(&in), wanted ? 1 : 0);
+        struct zk_text path = wanted ? jute_text(&in) : (struct zk_text){ "", 0 };
+        ck_assert(!wanted || (path.len == strlen(wanted) &&
+                              memcmp(path.at, wanted, path.len) == 0));
+    }
+    peer_reply(&peer, xid, 9, 0);
+}
+
+/* What was said meanwhile is told as an end, and that means a look. */
+START_TEST(a_word_that_was_missed)
+{
+    wait_in_long_queue();
+    peer_hang_up(&peer);
+    come_back(PEER_SESSION);
+    watches_set_again(AHEAD, NULL);
+    watches_set_again(NULL, WORD);
+    int32_t xid = asked(ZK_OPCODE_CHILDREN2, FOLDER);
+    peer_event(&peer, ZK_DELETED, AHEAD);
+    ck_assert(fake_quiet(&stage.host));
+    LIST(xid, own("lock-", NUMBER));
+    unwatched(WORD);
+    ck_assert_uint_eq(fake_expect_grant(&stage.host, &ticket), 77);
+    end();
+}
+END_TEST
+
+START_TEST(a_word_after_a_pause)
+{
+    wait_in_long_queue();
+    peer_hang_up(&peer);
+    come_back(PEER_SESSION);
+    watches_set_again(AHEAD, NULL);
+    watches_set_again(NULL, WORD);
+    list_others(asked(ZK_OPCODE_CHILDREN2, FOLDER), "lock-", "lock-", LONG);
+    ck_assert(peer_quiet(&peer, &stage)); /* both watches are there */
+    hear_the_word();
+    end();
+}
+END_TEST
+
+/* The session is over: nothing of the queue is believed. */
+START_TEST(a_word_of_a_former_session)
+{
+    wait_in_long_queue();
+    peer_hang_up(&peer);
+    come_back(0);
+    peer_accept(&peer, &stage);
+    peer_greet(&peer, OTHER_SESSION, PEER_SESSION_MS);
+    struct entry entry = entry_asked("lock-");
+    peer_event(&peer, ZK_CREATED, WORD);
+    ck_assert(fake_quiet(&stage.host));
+    answer_create(entry.create, "lock-", "0000000031", 99);
+    LIST(entry.list, own("lock-", "0000000031"));
+    ck_assert_uint_eq(fake_expect_grant(&stage.host, &ticket), 99);
+    leave();
+    asked(ZK_OPCODE_DELETE, own_path("0000000031"));
+    end();
+}
+END_TEST
+
+UNIT_MAIN("zk_turns", the_word_is_a_grant, a_short_queue_has_no_words,
+          an_end_without_a_word, an_end_without_a_word_and_nobody_left,
+          who_is_next_needs_no_word, a_change_is_no_word, a_word_on_the_way,
+          a_node_of_that_name, a_waiter_gives_up, a_reader_hears_and_says_nothing,
+          a_writer_that_reads_on, a_writer_that_writes_on, a_grant_without_a_node,
+          a_grant_with_a_node, a_glance_without_an_answer, released_before_the_glance,
+          a_word_that_is_refused, a_word_that_may_have_been_said,
+          a_word_that_was_missed, a_word_after_a_pause, a_word_of_a_former_session)
