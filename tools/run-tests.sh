@@ -35,7 +35,9 @@ run() {
     # The log is what the summary reads: an old one must not pass for a new one.
     rm -f "$dir/meson-logs/testlog.json"
     sh tools/build.sh "$dir" "$@"
-    set -- --no-rebuild --print-errorlogs --timeout-multiplier "$factor"
+    # Many tests wait for servers most of the time: one more than there are processors.
+    set -- --no-rebuild --print-errorlogs --timeout-multiplier "$factor" \
+        --num-processes $(($(nproc) + 1))
     [ -z "$without" ] || set -- "$@" --no-suite "$without"
     [ -z "$wrapper" ] || set -- "$@" --wrapper "$wrapper"
     meson test -C "$dir" "$@" || true
