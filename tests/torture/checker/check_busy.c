@@ -8,8 +8,10 @@
  * holder will do, since those who wait may stand in the way as well.
  *
  * In a queue even those who get nothing are in the way of others for a moment, after
- * the holder they met has gone. So a failed attempt also justifies those it overlaps,
+ * the holder they met has gone. So an attempt in vain also justifies those it overlaps,
  * if it met a holder itself; no further, or a lock that is stuck would excuse itself.
+ * One that was cancelled, or failed for another reason, may have had the lock and given
+ * it back before it knew: as long as it lasts it justifies others.
  *
  * To be served a waiter, the server and those in between have to be run in turn, half
  * a dozen times. Where they stood still for an eighth of its time, a timeout says
@@ -84,7 +86,8 @@ static void holders_justify(struct check *check, struct lock *lock,
             latest = end > latest ? end : latest;
             any = true;
         }
-        failure->justified = any && latest >= failure->inv;
+        failure->justified =
+            failure->result == H_FAILED || (any && latest >= failure->inv);
         if (!failure->justified && unserved(check, failure)) {
             failure->justified = true;
             check->report.unserved++;

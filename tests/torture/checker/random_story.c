@@ -165,6 +165,8 @@ static void op_dress(struct plan *plan, struct op *op, bool last)
         op->result = H_UNKNOWN;
     else if (chance(plan, 12))
         op->result = chance(plan, 50) ? H_BUSY : H_TIMEOUT;
+    else if (chance(plan, 4))
+        op->result = H_FAILED;
     op->writes = op->result == H_OK && chance(plan, 70);
     op->nested = op->kind == H_REENTRANT && chance(plan, 50) && plan->extras++ < 3;
 }

@@ -310,6 +310,19 @@ static void busy_for_one_still(struct story *story)
     stall(story, 3, 30, 40);
 }
 
+/* Cancelled: it may have had the lock as long as it lasted, and no longer. */
+static void busy_for_one_cancelled(struct story *story)
+{
+    busy_for_nobody(story);
+    tries(story, 3, 24, 40, H_FAILED);
+}
+
+static void busy_after_one_cancelled(struct story *story)
+{
+    busy_for_nobody(story);
+    tries(story, 3, 20, 22, H_FAILED);
+}
+
 static void busy_for_the_dead(struct story *story)
 {
     dead_holder(story, 81);
@@ -366,6 +379,8 @@ const struct planted planted_progress[] = {
     { "timed out while others were not run", timeout_others_still, K10_BUSY, 1 },
     { "busy for nobody, and was not run", busy_still, K10_BUSY, 1 },
     { "busy for one who was not run", busy_for_one_still, K10_BUSY, 0 },
+    { "busy for one who was cancelled", busy_for_one_cancelled, K10_BUSY, 0 },
+    { "busy after one who was cancelled", busy_after_one_cancelled, K10_BUSY, 1 },
     { "busy for one long dead", busy_for_the_dead, K10_BUSY, 1 },
     { "busy for the lease of a dead one", busy_until_lease, K10_BUSY, 0 },
     { "things left behind", residue, K11_RESIDUE, 1 },
