@@ -11,7 +11,8 @@
  * the holder they met has gone. So an attempt in vain also justifies those it overlaps,
  * if it met a holder itself; no further, or a lock that is stuck would excuse itself.
  * One that was cancelled, or failed for another reason, may have had the lock and given
- * it back before it knew: as long as it lasts it justifies others.
+ * it back before it knew: as long as it lasts "busy" is justified. A timeout is not:
+ * who waits is served when that one has gone.
  *
  * To be served a waiter, the server and those in between have to be run in turn, half
  * a dozen times. Where they stood still for an eighth of its time, a timeout says
@@ -86,8 +87,7 @@ static void holders_justify(struct check *check, struct lock *lock,
             latest = end > latest ? end : latest;
             any = true;
         }
-        failure->justified =
-            failure->result == H_FAILED || (any && latest >= failure->inv);
+        failure->justified = any && latest >= failure->inv;
         if (!failure->justified && unserved(check, failure)) {
             failure->justified = true;
             check->report.unserved++;
@@ -120,7 +120,7 @@ void check_busy(struct check *check, struct lock *lock, const uint32_t *holds_by
     uint32_t *by_inv =
         order_by(lock->failures, lock->failure_count, sizeof *lock->failures,
                  offsetof(struct failure, inv), NULL);
-    uint64_t latest = 0;
+    uint64_t latest = 0, cancelled = 0;
     size_t next = 0;
 
     if (lock->failure_count)
@@ -133,11 +133,14 @@ void check_busy(struct check *check, struct lock *lock, const uint32_t *holds_by
                 break;
             if (other->justified && other->ret > latest)
                 latest = other->ret;
+            if (other->result == H_FAILED && other->ret > cancelled)
+                cancelled = other->ret;
         }
         if (failure->result == H_FAILED)
             continue;
         k10->examined++;
-        if (!failure->justified && latest <= failure->inv)
+        bool excused = failure->result == H_BUSY && cancelled > failure->inv;
+        if (!failure->justified && !excused && latest <= failure->inv)
             spurious(check, lock, failure);
     }
     k10->applicable = k10->examined > 0;

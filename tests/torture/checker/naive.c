@@ -320,9 +320,10 @@ uint64_t naive_busy(const struct story *story, const struct facts *facts,
             !in_vain(a) || meets_holder(story, facts, a, options) || not_run(story, a);
         for (size_t j = 0; j < facts->count && !excused; j++) {
             const struct fact *b = &facts->all[j];
-            bool in_the_way = b->result == H_FAILED ||
-                              (in_vain(b) && (meets_holder(story, facts, b, options) ||
-                                              not_run(story, b)));
+            bool vain = in_vain(b) || b->result == H_FAILED;
+            bool in_the_way =
+                (b->result == H_FAILED && a->result == H_BUSY) ||
+                (vain && (meets_holder(story, facts, b, options) || not_run(story, b)));
             excused = in_the_way && b->inv < a->ret && b->ret > a->inv;
         }
         found += !excused;
