@@ -147,6 +147,12 @@ MUTANTS = [
            "src/backends/redis/scripts/leave_mutex.lua",
            "                call('PEXPIRE', keys[1], ttl)\n", "",
            under("K8", s.kills)),
+    Mutant("m-withdrawal-forgets", "who gave up stays in the queue",
+           "src/backends/redis/scripts/part_queue.lua",
+           "    local found = call('LREM', K.queue, 1, me)\n"
+           "    call('HDEL', K.info, me)\n",
+           "    local found = 1\n",
+           under("K8 K10", s.quiet, round_s=5)),
 ]
 
 
