@@ -90,6 +90,7 @@ void bench_missing(struct bench *bench, const struct measure *measure);
 
 /* Says what failed, on stderr; returns -1. `why` may be NULL. */
 int bench_error(const char *what, const hf_error *why);
+int bench_free_port(void); /* on the loopback; 0: none */
 int bench_write_json(const struct bench *bench);
 
 /* Writes "file:<a new directory of that name><options>". */
@@ -131,6 +132,18 @@ int contest_sample(struct bench *bench, void *contest, struct figures *ret_figur
 /* Workers with a client of ours, on the store of `text`; or threads that share the
  * client `shared`. */
 extern const struct contest contest_ours;
+
+/* A contest on a server, and what it costs the server. */
+struct match {
+    const void *server;
+    sampler *sample; /* gets the match; sets `requests` unless that is known */
+    struct contest contest;
+    double requests; /* per acquisition, of the last sample */
+};
+
+enum { ROW_RATE, ROW_REQUESTS, ROW_SLOWEST, ROW_SPREAD, MATCH_ROWS };
+void match_rows(struct bench *bench, struct match *ours, struct match *raw,
+                const struct measure rows[MATCH_ROWS]);
 
 /* ---- Raw limits (raw.c) ---------------------------------------------------------- */
 

@@ -236,3 +236,34 @@ int contest_sample(struct bench *bench, void *arg, struct figures *ret_figures)
     munmap(arena, sizeof *arena);
     return rc ? -1 : 0;
 }
+
+/* ---- On a server ----------------------------------------------------------------- */
+
+/* Rates and requests from samples without a clock in the loop, waits from those with
+ * one. */
+void match_rows(struct bench *bench, struct match *ours, struct match *raw,
+                const struct measure rows[MATCH_ROWS])
+{
+    struct figures a, b, a_waits, b_waits;
+    int64_t full = bench->contended_ns;
+    int rc = bench_alternate(bench, rows[ROW_RATE].name, ours->sample, ours,
+                             raw->sample, raw, &a, &b);
+    double requests = ours->requests, raw_requests = raw->requests;
+
+    ours->contest.timed = raw->contest.timed = true;
+    bench->contended_ns = full / 2;
+    if (rc == 0)
+        rc = bench_alternate(bench, rows[ROW_SPREAD].name, ours->sample, ours,
+                             raw->sample, raw, &a_waits, &b_waits);
+    bench->contended_ns = full;
+    ours->contest.timed = raw->contest.timed = false;
+    for (int i = 0; rc && i < MATCH_ROWS; i++)
+        bench_missing(bench, &rows[i]);
+    if (rc)
+        return;
+    bench_report(bench, &rows[ROW_RATE], a.v[RATE], b.v[RATE]);
+    bench_report(bench, &rows[ROW_REQUESTS], requests, raw_requests);
+    bench_report(bench, &rows[ROW_SLOWEST], a.v[SLOWEST], b.v[SLOWEST]);
+    bench_report(bench, &rows[ROW_SPREAD], a_waits.v[WAIT_MAX] / a_waits.v[WAIT_MEDIAN],
+                 b_waits.v[WAIT_MAX] / b_waits.v[WAIT_MEDIAN]);
+}

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #define NAMES_MAX 16
+#define WARM_MS 3000
 
 extern char **environ;
 
@@ -107,6 +108,45 @@ int drivers_crowd(struct drivers *drivers, int waiters, struct figures *ret_figu
     ret_figures->v[PER_HANDOFF] = ns / waiters;
     return 0;
 }
+
+/* ---- Against ours ---------------------------------------------------------------- */
+
+int64_t drivers_warm_ms(const struct bench *bench)
+{
+    return bench->quick ? 100 : WARM_MS;
+}
+
+int drivers_alone(struct bench *bench, void *drivers, struct figures *ret_figures)
+{
+    return drivers_run(drivers, bench->slice_ns / 1000000, ret_figures);
+}
+
+static int many_theirs(struct bench *bench, void *drivers, struct figures *ret_figures)
+{
+    return drivers_run(drivers, bench->contended_ns / 1000000, ret_figures);
+}
+
+int drivers_many(struct bench *bench, struct drivers *drivers, const char *url,
+                 struct figures *ret_ours, struct figures *ret_theirs)
+{
+    struct contest contest = contest_ours;
+    struct figures warm;
+    int rc = drivers_start(drivers, BENCH_WORKERS);
+
+    contest.text = url;
+    contest.kind = HF_MUTEX;
+    contest.processes = true;
+    contest.timed = true;
+    if (rc == 0)
+        rc = drivers_run(drivers, 2 * drivers_warm_ms(bench), &warm);
+    if (rc == 0)
+        rc = bench_alternate(bench, "peers", contest_sample, &contest, many_theirs,
+                             drivers, ret_ours, ret_theirs);
+    drivers_stop(drivers);
+    return rc;
+}
+
+/* ---- Files of commands ----------------------------------------------------------- */
 
 /* Rows keep the name to the end of the run. */
 static const char *name_keep(const char *name)

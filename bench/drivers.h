@@ -40,6 +40,15 @@ int drivers_run(struct drivers *drivers, int64_t ms, struct figures *ret_figures
 /* The first of them, with so many waiters. Figure: ns of a hand-over. */
 int drivers_crowd(struct drivers *drivers, int waiters, struct figures *ret_figures);
 
+/* Samplers' work: one driver for a slice (its argument), and all of bench's workers on
+ * one lock, ours at `url` and theirs in turn, after a while that does not count. */
+int drivers_alone(struct bench *bench, void *drivers, struct figures *ret_figures);
+int drivers_many(struct bench *bench, struct drivers *drivers, const char *url,
+                 struct figures *ret_ours, struct figures *ret_theirs);
+
+/* How long they run before they count: some compile while they run. */
+int64_t drivers_warm_ms(const struct bench *bench);
+
 /* Calls `each` for the lines of a file of commands: a name, then the words of the
  * command, with tabs between. The port is put behind them. */
 typedef void drivers_each(struct bench *bench, const char *name,

@@ -11,9 +11,11 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <malloc.h>
+#include <netinet/in.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
 #include <time.h>
@@ -307,4 +309,21 @@ int bench_write_json(const struct bench *bench)
         row_json(out, &bench->rows[i], i ? "," : "");
     fprintf(out, "\n  ]\n}\n");
     return fclose(out) ? bench_error(bench->json, NULL) : 0;
+}
+
+/* ---- Servers --------------------------------------------------------------------- */
+
+int bench_free_port(void)
+{
+    struct sockaddr_in address = { .sin_family = AF_INET };
+    socklen_t size = sizeof address;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), port = 0;
+
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    if (fd >= 0 && bind(fd, (struct sockaddr *)&address, size) == 0 &&
+        getsockname(fd, (struct sockaddr *)&address, &size) == 0)
+        port = ntohs(address.sin_port);
+    if (fd >= 0)
+        close(fd);
+    return port;
 }

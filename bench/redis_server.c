@@ -25,21 +25,6 @@
 
 /* ---- Start and stop -------------------------------------------------------------- */
 
-static int free_port(void)
-{
-    struct sockaddr_in address = { .sin_family = AF_INET };
-    socklen_t size = sizeof address;
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), port = 0;
-
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    if (fd >= 0 && bind(fd, (struct sockaddr *)&address, size) == 0 &&
-        getsockname(fd, (struct sockaddr *)&address, &size) == 0)
-        port = ntohs(address.sin_port);
-    if (fd >= 0)
-        close(fd);
-    return port;
-}
-
 static void run_server(const struct bench *bench, const struct redis *server)
 {
     char port[16];
@@ -82,7 +67,7 @@ static int await_server(const struct redis *server)
 
 static int start_server(struct bench *bench, struct redis *server)
 {
-    server->port = free_port();
+    server->port = bench_free_port();
     snprintf(server->path, sizeof server->path, "%s/redis", bench->dir);
     snprintf(server->url, sizeof server->url, "redis://127.0.0.1:%d", server->port);
     server->pid = fork();

@@ -150,12 +150,6 @@ static const struct contest contest_token = {
 
 /* ---- Eight processes ------------------------------------------------------------- */
 
-struct match {
-    const struct redis *server;
-    struct contest contest;
-    double requests; /* per acquisition, of the last sample */
-};
-
 static int match_sample(struct bench *bench, void *arg, struct figures *ret_figures)
 {
     struct match *match = arg;
@@ -190,47 +184,16 @@ static int token_sample(struct bench *bench, void *arg, struct figures *ret_figu
     return rc;
 }
 
-enum { ROW_RATE, ROW_REQUESTS, ROW_SLOWEST, ROW_SPREAD, ROWS };
-
-/* Rates and requests from samples without a clock in the loop, waits from those with
- * one. */
-static void match_rows(struct bench *bench, struct match *ours, struct match *raw,
-                       const struct measure rows[ROWS])
-{
-    struct figures a, b, a_waits, b_waits;
-    int64_t full = bench->contended_ns;
-    int rc = bench_alternate(bench, rows[0].name, match_sample, ours, token_sample, raw,
-                             &a, &b);
-    double requests = ours->requests;
-
-    ours->contest.timed = raw->contest.timed = true;
-    bench->contended_ns = full / 2;
-    if (rc == 0)
-        rc = bench_alternate(bench, rows[ROW_SPREAD].name, match_sample, ours,
-                             token_sample, raw, &a_waits, &b_waits);
-    bench->contended_ns = full;
-    ours->contest.timed = raw->contest.timed = false;
-    for (int i = 0; rc && i < ROWS; i++)
-        bench_missing(bench, &rows[i]);
-    if (rc)
-        return;
-    bench_report(bench, &rows[ROW_RATE], a.v[RATE], b.v[RATE]);
-    bench_report(bench, &rows[ROW_REQUESTS], requests, 2);
-    bench_report(bench, &rows[ROW_SLOWEST], a.v[SLOWEST], b.v[SLOWEST]);
-    bench_report(bench, &rows[ROW_SPREAD], a_waits.v[WAIT_MAX] / a_waits.v[WAIT_MEDIAN],
-                 b_waits.v[WAIT_MAX] / b_waits.v[WAIT_MEDIAN]);
-}
-
 static void process_rows(struct bench *bench, const struct redis *server)
 {
-    static const struct measure one_core[ROWS] = {
+    static const struct measure one_core[MATCH_ROWS] = {
         { "redis", "contended_8proc", "acquisitions/s", RATIO_AT_LEAST, 0.9 },
         { "redis", "contended_8proc_requests", "per acquisition", OURS_AT_MOST, 2.3 },
         { "redis", "contended_8proc_slowest_share", "of fair share", OURS_AT_LEAST,
           0.9 },
         { "redis", "contended_8proc_max_over_median", "ratio", OURS_AT_MOST, 10 },
     };
-    static const struct measure cores[ROWS] = {
+    static const struct measure cores[MATCH_ROWS] = {
         { "redis", "contended_8proc_cores", "acquisitions/s", RATIO_AT_LEAST, 0.9 },
         { "redis", "contended_8proc_cores_requests", "per acquisition", OURS_AT_MOST,
           2.3 },
@@ -238,7 +201,7 @@ static void process_rows(struct bench *bench, const struct redis *server)
           OURS_AT_LEAST, 0.9 },
         { "redis", "contended_8proc_cores_max_over_median", "ratio", OURS_AT_MOST, 10 },
     };
-    static const struct measure fair[ROWS] = {
+    static const struct measure fair[MATCH_ROWS] = {
         { "redis", "contended_8proc_fair", "acquisitions/s", RATIO_AT_LEAST, 0.9 },
         { "redis", "contended_8proc_fair_requests", "per acquisition", OURS_AT_MOST,
           2.3 },
@@ -246,7 +209,8 @@ static void process_rows(struct bench *bench, const struct redis *server)
           0.9 },
         { "redis", "contended_8proc_fair_max_over_median", "ratio", OURS_AT_MOST, 10 },
     };
-    struct match ours = { server, contest_ours, 0 }, raw = { server, contest_token, 0 };
+    struct match ours = { server, match_sample, contest_ours, 0 };
+    struct match raw = { server, token_sample, contest_token, 2 };
 
     ours.contest.text = server->url;
     ours.contest.kind = HF_MUTEX;

@@ -8,8 +8,6 @@
 #include "drivers.h"
 #include "redis_bare.h"
 
-#define WARM_MS 2000
-
 struct peer {
     const struct redis *server;
     struct drivers *drivers;
@@ -26,12 +24,6 @@ static int alone_ours(struct bench *bench, void *client, struct figures *ret_fig
     return rc;
 }
 
-static int alone_theirs(struct bench *bench, void *peer, struct figures *ret_figures)
-{
-    return drivers_run(((struct peer *)peer)->drivers, bench->slice_ns / 1000000,
-                       ret_figures);
-}
-
 static int alone(struct bench *bench, struct peer *peer, struct figures *ours,
                  struct figures *theirs)
 {
@@ -45,41 +37,13 @@ static int alone(struct bench *bench, struct peer *peer, struct figures *ours,
              ? -1
              : drivers_start(peer->drivers, 1);
     if (rc == 0)
-        rc = drivers_run(peer->drivers, bench->quick ? 100 : WARM_MS, &warm);
+        rc = drivers_run(peer->drivers, drivers_warm_ms(bench), &warm);
     if (rc == 0)
-        rc = bench_alternate(bench, "peers", alone_ours, client, alone_theirs, peer,
-                             ours, theirs);
+        rc = bench_alternate(bench, "peers", alone_ours, client, drivers_alone,
+                             peer->drivers, ours, theirs);
     hf_close(client);
     drivers_stop(peer->drivers);
     redis_pin(peer->server, false);
-    return rc;
-}
-
-/* ---- Eight of them --------------------------------------------------------------- */
-
-static int many_theirs(struct bench *bench, void *peer, struct figures *ret_figures)
-{
-    return drivers_run(((struct peer *)peer)->drivers, bench->contended_ns / 1000000,
-                       ret_figures);
-}
-
-static int many(struct bench *bench, struct peer *peer, struct figures *ours,
-                struct figures *theirs)
-{
-    struct contest contest = contest_ours;
-    struct figures warm;
-    int rc = drivers_start(peer->drivers, BENCH_WORKERS);
-
-    contest.text = peer->server->url;
-    contest.kind = HF_MUTEX;
-    contest.processes = true;
-    contest.timed = true;
-    if (rc == 0)
-        rc = drivers_run(peer->drivers, bench->quick ? 100 : 2 * WARM_MS, &warm);
-    if (rc == 0)
-        rc = bench_alternate(bench, "peers", contest_sample, &contest, many_theirs,
-                             peer, ours, theirs);
-    drivers_stop(peer->drivers);
     return rc;
 }
 
@@ -107,7 +71,7 @@ static void peer_rows(struct bench *bench, const char *name, struct drivers *dri
         fprintf(stderr, "bench: the driver of %s failed\n", name);
         return;
     }
-    if (many(bench, &peer, &ours, &theirs)) {
+    if (drivers_many(bench, drivers, peer.server->url, &ours, &theirs)) {
         bench->failures++;
         fprintf(stderr, "bench: the drivers of %s failed\n", name);
         return;

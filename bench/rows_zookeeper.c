@@ -199,12 +199,6 @@ static const struct contest contest_recipe = {
 
 /* ---- Eight processes ------------------------------------------------------------- */
 
-struct match {
-    const struct zookeeper *server;
-    struct contest contest;
-    double requests; /* per acquisition, of the last sample */
-};
-
 static int match_sample(struct bench *bench, void *arg, struct figures *ret_figures)
 {
     struct match *match = arg;
@@ -224,44 +218,16 @@ static int match_sample(struct bench *bench, void *arg, struct figures *ret_figu
     return 0;
 }
 
-enum { ROW_RATE, ROW_REQUESTS, ROW_SLOWEST, ROW_SPREAD, ROWS };
-
-/* Rates and requests from samples without a clock in the loop, waits from those with
- * one. */
-static void match_rows(struct bench *bench, struct match *ours, struct match *raw,
-                       const struct measure rows[ROWS])
-{
-    struct figures a, b, a_waits, b_waits;
-    int rc = bench_alternate(bench, rows[0].name, match_sample, ours, match_sample, raw,
-                             &a, &b);
-    double requests = ours->requests, raw_requests = raw->requests;
-
-    ours->contest.timed = raw->contest.timed = true;
-    if (rc == 0)
-        rc = bench_alternate(bench, rows[ROW_SPREAD].name, match_sample, ours,
-                             match_sample, raw, &a_waits, &b_waits);
-    ours->contest.timed = raw->contest.timed = false;
-    for (int i = 0; rc && i < ROWS; i++)
-        bench_missing(bench, &rows[i]);
-    if (rc)
-        return;
-    bench_report(bench, &rows[ROW_RATE], a.v[RATE], b.v[RATE]);
-    bench_report(bench, &rows[ROW_REQUESTS], requests, raw_requests);
-    bench_report(bench, &rows[ROW_SLOWEST], a.v[SLOWEST], b.v[SLOWEST]);
-    bench_report(bench, &rows[ROW_SPREAD], a_waits.v[WAIT_MAX] / a_waits.v[WAIT_MEDIAN],
-                 b_waits.v[WAIT_MAX] / b_waits.v[WAIT_MEDIAN]);
-}
-
 void rows_zookeeper_contest(struct bench *bench)
 {
-    static const struct measure one_core[ROWS] = {
+    static const struct measure one_core[MATCH_ROWS] = {
         { "zookeeper", "contended_8proc", "acquisitions/s", RATIO_AT_LEAST, 1 },
         { "zookeeper", "contended_8proc_requests", "per acquisition", OURS_AT_MOST, 5 },
         { "zookeeper", "contended_8proc_slowest_share", "of fair share", OURS_AT_LEAST,
           0.9 },
         { "zookeeper", "contended_8proc_max_over_median", "ratio", OURS_AT_MOST, 10 },
     };
-    static const struct measure cores[ROWS] = {
+    static const struct measure cores[MATCH_ROWS] = {
         { "zookeeper", "contended_8proc_cores", "acquisitions/s", RATIO_AT_LEAST, 1 },
         { "zookeeper", "contended_8proc_cores_requests", "per acquisition",
           OURS_AT_MOST, 5 },
@@ -271,8 +237,8 @@ void rows_zookeeper_contest(struct bench *bench)
           10 },
     };
     const struct zookeeper *server = zookeeper_server(bench);
-    struct match ours = { server, contest_ours, 0 },
-                 raw = { server, contest_recipe, 0 };
+    struct match ours = { server, match_sample, contest_ours, 0 };
+    struct match raw = { server, match_sample, contest_recipe, 0 };
 
     if (!server)
         return;

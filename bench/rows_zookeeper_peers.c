@@ -10,8 +10,6 @@
 #include "drivers.h"
 #include "zookeeper_bare.h"
 
-#define WARM_MS 3000
-
 struct peer {
     const struct zookeeper *server;
     struct drivers *drivers;
@@ -29,12 +27,6 @@ static int alone_ours(struct bench *bench, void *client, struct figures *ret_fig
     return rc;
 }
 
-static int alone_theirs(struct bench *bench, void *peer, struct figures *ret_figures)
-{
-    return drivers_run(((struct peer *)peer)->drivers, bench->slice_ns / 1000000,
-                       ret_figures);
-}
-
 static int alone(struct bench *bench, struct peer *peer, struct figures *ours,
                  struct figures *theirs)
 {
@@ -44,12 +36,12 @@ static int alone(struct bench *bench, struct peer *peer, struct figures *ours,
     int rc = drivers_start(peer->drivers, 1);
 
     if (rc == 0)
-        rc = drivers_run(peer->drivers, bench->quick ? 100 : WARM_MS, &warm);
+        rc = drivers_run(peer->drivers, drivers_warm_ms(bench), &warm);
     if (rc == 0 && (rc = hf_open(peer->server->url, NULL, &client, &why)) != 0)
         bench_error(peer->server->url, &why);
     if (rc == 0)
-        rc = bench_alternate(bench, "peers", alone_ours, client, alone_theirs, peer,
-                             ours, theirs);
+        rc = bench_alternate(bench, "peers", alone_ours, client, drivers_alone,
+                             peer->drivers, ours, theirs);
     hf_close(client);
     return rc;
 }
@@ -75,34 +67,6 @@ static int crowd(struct bench *bench, struct peer *peer, struct figures *ours,
     if (rc == 0)
         rc = bench_alternate(bench, "peers", crowd_ours, peer, crowd_theirs, peer, ours,
                              theirs);
-    return rc;
-}
-
-/* ---- Eight of them --------------------------------------------------------------- */
-
-static int many_theirs(struct bench *bench, void *peer, struct figures *ret_figures)
-{
-    return drivers_run(((struct peer *)peer)->drivers, bench->contended_ns / 1000000,
-                       ret_figures);
-}
-
-static int many(struct bench *bench, struct peer *peer, struct figures *ours,
-                struct figures *theirs)
-{
-    struct contest contest = contest_ours;
-    struct figures warm;
-    int rc = drivers_start(peer->drivers, BENCH_WORKERS);
-
-    contest.text = peer->server->url;
-    contest.kind = HF_MUTEX;
-    contest.processes = true;
-    contest.timed = true;
-    if (rc == 0)
-        rc = drivers_run(peer->drivers, bench->quick ? 100 : 2 * WARM_MS, &warm);
-    if (rc == 0)
-        rc = bench_alternate(bench, "peers", contest_sample, &contest, many_theirs,
-                             peer, ours, theirs);
-    drivers_stop(peer->drivers);
     return rc;
 }
 
@@ -150,7 +114,7 @@ static void many_rows(struct bench *bench, struct peer *peer, const char *name)
                                             RATIO_AT_MOST, 1 };
     struct figures ours = { { 0 } }, theirs = { { 0 } };
 
-    if (many(bench, peer, &ours, &theirs)) {
+    if (drivers_many(bench, peer->drivers, peer->server->url, &ours, &theirs)) {
         peer_failed(bench, name);
         return;
     }

@@ -36,21 +36,6 @@
 
 /* ---- Start and stop -------------------------------------------------------------- */
 
-static int free_port(void)
-{
-    struct sockaddr_in address = { .sin_family = AF_INET };
-    socklen_t size = sizeof address;
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), port = 0;
-
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    if (fd >= 0 && bind(fd, (struct sockaddr *)&address, size) == 0 &&
-        getsockname(fd, (struct sockaddr *)&address, &size) == 0)
-        port = ntohs(address.sin_port);
-    if (fd >= 0)
-        close(fd);
-    return port;
-}
-
 static bool has_room(const char *path)
 {
     struct statvfs about;
@@ -180,7 +165,7 @@ static int start_server(const struct bench *bench, struct zookeeper *server)
 {
     int rc;
 
-    server->port = free_port();
+    server->port = bench_free_port();
     snprintf(server->url, sizeof server->url, "zookeeper://127.0.0.1:%d/bench",
              server->port);
     if (write_config(bench, server))
