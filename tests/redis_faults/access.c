@@ -10,7 +10,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define LEASE_MS 1000
 #define SECRET "hunter2"
 
 static const char *const at_once[] = { "--repl-diskless-sync-delay", "0", NULL };

@@ -52,6 +52,10 @@ void url_through(char *url, size_t size, const char *user);
 
 #define REQUEST_MS 200
 
+/* A lease that a test waits out; one that is renewed in time on a busy machine too. */
+#define LEASE_MS 1000
+#define STEADY_MS 3000
+
 /* ---- Locks ----------------------------------------------------------------------- */
 
 /* A mutex, with a lease that is renewed. */

@@ -7,8 +7,6 @@
 
 #include <stdio.h>
 
-#define LEASE_MS 1000
-
 static const char *const with_debug[] = { "--enable-debug-command", "yes", NULL };
 
 static void connections_kill(void)
@@ -24,13 +22,13 @@ static void kill_while_holding(void)
     struct events events = { 0 };
     world_start(NULL);
     hf_client *client = opened();
-    hf_hold *hold = locked(client, "held", LEASE_MS);
+    hf_hold *hold = locked(client, "held", STEADY_MS);
     watch(hold, &events);
     connections_kill();
     int64_t since = real_ms();
     EVENTUALLY(raw_others(world.raw) > 0);
     int64_t back = real_ms() - since;
-    check_stays_held(hold, "held", 2 * LEASE_MS);
+    check_stays_held(hold, "held", 2 * STEADY_MS);
     CHECK_EQ(events.lost + events.doubtful, 0);
     CHECK_RC(hf_release(hold, NULL), 0);
     check_recovers(client);
@@ -171,11 +169,11 @@ static void scripts_forgotten_while_held(void)
     world_start(NULL);
     hf_client *a = opened();
     hf_client *b = opened();
-    hf_hold *hold = locked(a, "kept", LEASE_MS);
+    hf_hold *hold = locked(a, "kept", STEADY_MS);
     watch(hold, &events);
     hf_op *op = waiting(b, "kept", LEASE_MS);
     raw_say(world.raw, "SCRIPT FLUSH");
-    check_stays_held(hold, "kept", 2 * LEASE_MS);
+    check_stays_held(hold, "kept", 2 * STEADY_MS);
     CHECK_EQ(events.lost + events.doubtful, 0);
     raw_say(world.raw, "SCRIPT FLUSH");
     CHECK_RC(hf_release(hold, NULL), 0);

@@ -12,8 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LEASE_MS 1000
-
 static const char *const with_debug[] = { "--enable-debug-command", "yes", NULL };
 static const char *const with_aof[] = { "--appendonly", "yes", "--appendfsync",
                                         "always", NULL };
@@ -283,13 +281,13 @@ static void memory_full(void)
     struct events events = { 0 };
     world_start(NULL);
     hf_client *client = opened();
-    hf_hold *hold = locked(client, "held", LEASE_MS);
+    hf_hold *hold = locked(client, "held", STEADY_MS);
     watch(hold, &events);
     raw_say(world.raw, "CONFIG SET maxmemory 1");
     int rc = hf_lock(client, "other", 0, &other, &why);
     CHECK_RC(rc, HF_EFULL);
     CHECK(strstr(why.text, "memory") != NULL);
-    for (int64_t end = real_ms() + 2 * LEASE_MS; real_ms() < end;) {
+    for (int64_t end = real_ms() + 2 * STEADY_MS; real_ms() < end;) {
         CHECK_EQ(hf_hold_state(hold), HF_HELD);
         poll(NULL, 0, 10); /* pause: between two looks */
     }

@@ -9,8 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define LEASE_MS 1000
-
 static const char *name_of(int rc)
 {
     return rc == 0 ? "0" : hf_error_name(rc);
@@ -33,11 +31,11 @@ static void grant_swallowed(void)
     check_recovers(client);
     proxy_mode(world.proxy, PROXY_SWALLOW, 0);
     int64_t since = real_ms();
-    CHECK_RC(lock(client, "swallowed", 5000, LEASE_MS, &hold), 0);
+    CHECK_RC(lock(client, "swallowed", 5000, STEADY_MS, &hold), 0);
     int64_t took = real_ms() - since;
     CHECK(took >= REQUEST_MS / 2 && proxy_count(world.proxy).connections > 0);
     check_single(hold, "swallowed");
-    check_stays_held(hold, "swallowed", LEASE_MS);
+    check_stays_held(hold, "swallowed", STEADY_MS);
     CHECK_RC(hf_release(hold, NULL), 0);
     hf_close(client);
     check_nothing_left(0);
@@ -157,9 +155,9 @@ static void trickled(void)
     hf_client *client = NULL;
     *strstr(url, "&timeout") = '\0'; /* a byte each millisecond takes its time */
     CHECK_RC(hf_open(url, &options, &client, NULL), 0);
-    hf_hold *hold = locked(client, "trickled", LEASE_MS);
+    hf_hold *hold = locked(client, "trickled", STEADY_MS);
     watch(hold, &events);
-    check_stays_held(hold, "trickled", 2 * LEASE_MS);
+    check_stays_held(hold, "trickled", 2 * STEADY_MS);
     CHECK_EQ(events.lost + events.doubtful, 0);
     CHECK_RC(hf_release(hold, NULL), 0);
     int64_t back = check_recovers(client);
