@@ -75,7 +75,10 @@ static void lock_left(struct keeper *me, struct place *place, enum hf_withdrawal
 {
     struct lock *lock = lock_with(place);
     struct stay *stay = &lock->stay;
+    struct alone node = place_alone(me, place);
     hf_error why;
+    if (answer == HF_WITHDRAWN && node.number >= 0 && stay->ticket)
+        stay->ticket->hint = alone_note(&me->alone, &node);
     if (!lock->trying || stay->leaving) {
         stay_left(me, stay, answer);
     } else if (answer == HF_WITHDRAWAL_UNKNOWN) {
@@ -176,10 +179,13 @@ static void lock_start(struct keeper *me, struct lock *lock)
 {
     const struct hf_ticket *ticket = lock->stay.ticket;
     lock->trying = false;
-    if ((ticket->flags & HF_TICKET_TRY) && ticket->hint == HINT_BUSY)
+    if ((ticket->flags & HF_TICKET_TRY) && ticket->hint == HINT_BUSY) {
         peek(me, lock);
-    else
-        place_enter(me, &lock->place);
+        return;
+    }
+    lock->place.last.number = -1;
+    alone_find(&me->alone, ticket->hint, &lock->place.last);
+    place_enter(me, &lock->place);
 }
 
 static void lock_attempt(struct keeper *me, struct stay *stay)

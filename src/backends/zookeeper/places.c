@@ -8,7 +8,9 @@
  *       |              UNKNOWN    WAITING       |
  *       +----------------- LEAVING <------------+
  *
- * Create and list go out in one flight, so that whoever is alone waits once. Others
+ * Create and list go out in one flight, so that whoever is alone waits once. Who was
+ * alone the last time does not even list (alone.h), unless it turns out that it is not
+ * any more. Others
  * watch the one right before them and look again when it has gone; if that was the only
  * one before them, and nobody can have come between, they are in without looking.
  *
@@ -29,6 +31,7 @@
 #include "../../base/error.h"
 #include "../../base/mem.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* Of building parents, or clearing up, that come to nothing. Servers that remove empty
@@ -43,6 +46,7 @@ int place_init(struct place *place, struct stay *stay, const struct place_user *
 {
     size_t size = folder_len + 1 + NODE_ROOM;
     *place = (struct place){ .stay = stay, .user = user, .form = form };
+    place->last.number = -1;
     place->path = hf__alloc(2 * size);
     if (!place->path)
         return HF_ENOMEM;
@@ -237,19 +241,41 @@ static void parents_done(void *session, void *subject, uint64_t word,
         place->parents_error = reply->error;
 }
 
-/* A node with a number below zero would be sorted before all others. */
-static bool number_is_over(struct keeper *me, const struct place *place)
+/* -1 if it is below zero: such a node would be sorted before all others. */
+static int64_t own_number(struct keeper *me, const struct place *place)
 {
     struct node node;
     node_parse(&node, me->layout, node_name(place), strlen(node_name(place)));
-    return node.form == NODE_OTHER || node.number[0] == '-';
+    if (node.form == NODE_OTHER || node.number[0] == '-')
+        return -1;
+    return strtoll(node.number, NULL, 10);
+}
+
+struct alone place_alone(struct keeper *me, const struct place *place)
+{
+    return (struct alone){ place->alone ? own_number(me, place) : -1, place->czxid };
+}
+
+/* The create is answered, and no listing is under way. */
+static void come_back(struct keeper *me, struct place *place, int64_t number,
+                      int64_t sent_ns)
+{
+    struct alone next = { number, place->czxid };
+    if (alone_again(&place->last, &next)) {
+        place->checked = place->alone = true;
+        place_in(me, place, sent_ns);
+    } else {
+        place->last.number = -1;
+        place_list(me, place);
+    }
 }
 
 static void entered(struct keeper *me, struct place *place,
-                    const struct zk_reply *reply)
+                    const struct zk_reply *reply, int64_t sent_ns)
 {
     size_t room = NODE_ROOM + place->folder_len;
     hf_error why;
+    int64_t number;
     if (reply->path.len > room || reply->path.len <= place->folder_len + 1) {
         hf__fail(&why, HF_ECORRUPT, "the server's answer makes no sense");
         place->state = PLACE_UNKNOWN;
@@ -263,10 +289,12 @@ static void entered(struct keeper *me, struct place *place,
     place->rounds = 0;
     if (place->leave) {
         delete_send(me, place);
-    } else if (number_is_over(me, place)) {
+    } else if ((number = own_number(me, place)) < 0) {
         hf__fail(&why, HF_EFULL,
                  "the numbers of this folder are used up: delete it when it is idle");
         place_refuse(me, place, &why);
+    } else if (place->last.number >= 0) {
+        come_back(me, place, number, sent_ns);
     }
 }
 
@@ -282,6 +310,7 @@ static void parents_missing(struct keeper *me, struct place *place)
         return;
     }
     place_idle(place);
+    place->last.number = -1;
     place_enter(me, place);
 }
 
@@ -290,14 +319,13 @@ static void create_done(void *session, void *subject, uint64_t word,
                         const struct zk_reply *reply, int64_t sent_ns,
                         const hf_error *why)
 {
-    (void)sent_ns;
     struct keeper *me = session;
     struct place *place = subject;
     hf_error error;
     if (!still_due(place, word))
         return;
     if (reply && reply->error == ZK_OK) {
-        entered(me, place, reply);
+        entered(me, place, reply, sent_ns);
     } else if (reply && reply->error == ZK_NONODE) {
         parents_missing(me, place);
     } else if (zoo_reply_error(reply, why, &error) == HF_EUNCERTAIN) {
@@ -323,11 +351,15 @@ static void enter_send(struct keeper *me, struct place *place)
         zk_make(me->zk, folder_open(place), parents_done, place, place->turn);
     }
     join(place, place->path, node, len);
-    place->calls += 2;
+    place->calls++;
     zk_create(me->zk, place->path, data, data_len, ZK_EPHEMERAL_SEQUENTIAL, create_done,
               place, place->turn);
-    zk_children(me->zk, folder_open(place), false, place_listed, place, place->turn);
-    folder_shut(place);
+    if (place->last.number < 0) {
+        place->calls++;
+        zk_children(me->zk, folder_open(place), false, place_listed, place,
+                    place->turn);
+        folder_shut(place);
+    }
     zk_flush(me->zk);
 }
 
@@ -335,6 +367,7 @@ void place_enter(struct keeper *me, struct place *place)
 {
     hf_error why;
     place->leave = place->unsure = place->checked = place->sure = place->deep = false;
+    place->alone = false;
     watch_void(&place->self);
     place->parents_error = ZK_OK;
     if (!zk_is_up(me->zk)) {

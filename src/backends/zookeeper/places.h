@@ -65,6 +65,9 @@ void place_glance(struct keeper *me, struct place *place);
 /* Something of ours is or may be on the server, and we are stuck; see place_up(). */
 void place_pause(struct keeper *me, struct place *place, const hf_error *why);
 
+/* It is our turn: tells the user, so this comes last. */
+void place_in(struct keeper *me, struct place *place, int64_t since_ns);
+
 zk_done place_listed; /* the answer to a listing: in, or whom to wait for */
 
 #endif

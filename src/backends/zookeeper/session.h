@@ -21,6 +21,7 @@
 #define HF_ZOOKEEPER_SESSION_H
 
 #include "../../base/list.h"
+#include "alone.h"
 #include "details.h"
 #include "errands.h"
 #include "names.h"
@@ -43,6 +44,7 @@ struct keeper {
     struct hf_timer stall; /* something could not be sent though we are connected */
 
     struct errands errands; /* of changes.c */
+    struct alone_table alone;
     struct zoo_self self;   /* for the data of our nodes: zoo_details_write() */
 };
 
@@ -200,12 +202,14 @@ struct place {
     bool sure;      /* our own node is watched, and was there */
     bool deep;      /* came into a long queue: see turns.c; leaving: hands over */
     bool blind;     /* in by the word of the one ahead, our own node not looked at */
+    bool alone;     /* in as the only child of the folder */
     uint8_t rounds; /* of making parents without success */
     int32_t parents_error;
     hf_error verdict; /* code 0, or why it has to leave */
     uint32_t turn;    /* answers of former turns are of no interest */
     uint32_t calls;
     int64_t czxid;     /* of our node: the token */
+    struct alone last; /* that was alone before us: set before place_enter() */
     size_t folder_len; /* path[0 .. folder_len) is the folder */
     char *path;        /* of our node, once it is known; room for NODE_ROOM */
     char *ahead;       /* of the one that is watched; the same memory block */
@@ -218,6 +222,8 @@ struct place {
 int place_init(struct place *place, struct stay *stay, const struct place_user *user,
                enum node_form form, const char *folder, size_t folder_len);
 void place_enter(struct keeper *me, struct place *place); /* from PLACE_IDLE */
+/* What is known of our node, for who comes next; number -1 if it was not alone. */
+struct alone place_alone(struct keeper *me, const struct place *place);
 /* Leaves; may be repeated. If the place is idle, `left` is told inside. */
 void place_leave(struct keeper *me, struct place *place);
 /* Looks (again) whose turn it is. */

@@ -33,7 +33,7 @@ enum { DEEP = 16 };
 
 /* ---- Whose turn it is ------------------------------------------------------------ */
 
-static void place_in(struct keeper *me, struct place *place, int64_t since_ns)
+void place_in(struct keeper *me, struct place *place, int64_t since_ns)
 {
     watch_end(me, &place->watcher);
     watch_end(me, &place->over);
@@ -307,6 +307,7 @@ static void judge(struct keeper *me, struct place *place, const struct zk_reply 
     } else if (!first_look(me, place, reply, view.mismatch)) {
         return;
     } else if (view.blockers == 0) {
+        place->alone = reply->count == 1;
         place_in(me, place, sent_ns);
     } else if (reply->names[view.nearest].len >= NODE_ROOM) {
         hf__fail(&why, HF_ECORRUPT, "a node ahead has a name without end");
