@@ -45,7 +45,7 @@ struct keeper {
 
     struct errands errands; /* of changes.c */
     struct alone_table alone;
-    struct zoo_self self;   /* for the data of our nodes: zoo_details_write() */
+    struct zoo_self self; /* for the data of our nodes: zoo_details_write() */
 };
 
 /* ---- watch.c: who waits for which path ---------------------------------------------
