@@ -217,6 +217,7 @@ struct hf_client {
     uint16_t streak;
     uint32_t drives; /* how often a caller began to drive */
     int64_t nap_until;
+    int64_t nap_ms; /* the next one */
     pthread_t thread;
     int outer_fd; /* the background thread's epoll: the loop's, and done_fd */
     int done_fd;  /* eventfd: `calls` has something */

@@ -10,7 +10,8 @@
  * epoll descriptor one-shot; a caller disarms it while it drives and arms it again
  * after. Where nobody but the clock needs the thread (client->prompt is not set) and
  * callers come thick and fast, those two system calls are saved: the thread then naps,
- * and arms the descriptor itself once nobody has driven during a whole nap.
+ * longer and longer, and arms the descriptor itself once nobody has driven during a
+ * whole nap.
  *
  * Callbacks are run by the background thread, or by hf_dispatch for HF_DRIVER_USER,
  * with no lock held. done_fd says that there are some.
@@ -28,9 +29,10 @@
 #include <time.h>
 #include <unistd.h>
 
-/* How long the thread naps, and how many times in a row callers arm the descriptor
- * before they rather have it nap. */
+/* How long the thread naps, longer each time that callers have been busy meanwhile; and
+ * how many times in a row callers arm the descriptor before they rather have it nap. */
 #define NAP_MS 5
+#define NAP_MOST_MS 80
 #define STREAK 16
 
 struct sleeper {
@@ -286,14 +288,18 @@ static int rest_ms(hf_client *client, uint32_t *drives)
 {
     bool busy = client->drives != *drives;
     *drives = client->drives;
+    busy |= client->led && client->nap_ms < NAP_MOST_MS; /* for a short while */
     client->napping = busy && !client->prompt && !client->thread_armed;
     if (client->napping) {
         int64_t now = hf__now(), next = hf__loop_next(&client->loop);
-        client->nap_until = now + NAP_MS * HF_NS_PER_MS;
+        client->nap_until = now + client->nap_ms * HF_NS_PER_MS;
+        client->nap_ms =
+            client->nap_ms < NAP_MOST_MS ? 2 * client->nap_ms : NAP_MOST_MS;
         if (!client->led && next < client->nap_until)
             client->nap_until = next;
         return hf__poll_ms(now, client->nap_until);
     }
+    client->nap_ms = NAP_MS;
     if (!client->led)
         set_thread_armed(client, true);
     return -1;
@@ -310,6 +316,7 @@ static void *background(void *arg)
     hf_client *client = arg;
     pthread_mutex_lock(&client->lock);
     uint32_t drives = client->drives;
+    client->nap_ms = NAP_MS;
     while (client->thread_running) {
         struct epoll_event events[2];
         int wait_ms = rest_ms(client, &drives);

@@ -426,6 +426,8 @@ START_TEST(settling_waits_for_all_answers)
     ck_assert_int_eq(pthread_join(thread, NULL), 0);
     ck_assert_int_eq(zk_session_id(stage.zk), 0);
     ck_assert_str_eq(stage.story, "");
+    struct pollfd polled = { .fd = peer.listener, .events = POLLIN };
+    ck_assert_int_eq(poll(&polled, 1, 50), 0); /* and does not come back */
     end();
 }
 END_TEST

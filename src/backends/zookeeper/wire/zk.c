@@ -293,7 +293,7 @@ static void tick(void *arg)
         look_after(zk, now);
     look_at_session(zk, now);
     if (zk->state == ZK_STATE_WAITING) {
-        if (now >= zk->try_ns)
+        if (now >= zk->try_ns && !(zk->parting && !zk->session_id))
             connect_next(zk);
     } else if (zk->state != ZK_STATE_UP && zk->state != ZK_STATE_CONNECTING) {
         if (now >= zk->shake_ns)
@@ -454,6 +454,7 @@ static bool is_hopeful(const struct zk *zk)
  * socket, and closing that would throw away what the server has not read yet. */
 void zk_settle(struct zk *zk, int64_t deadline_ns)
 {
+    zk->parting = true;
     say_end(zk);
     while ((is_on_server(zk) || is_hopeful(zk)) && zk_now(zk) < deadline_ns) {
         turn(zk, deadline_ns);

@@ -111,6 +111,7 @@ struct zk {
     bool opening, hopeless; /* inside of zk_open(), and waiting will not help */
     bool muted;
     bool ending;  /* the server has been told, on this connection */
+    bool parting; /* zk_settle() was called: no session after this one */
     hf_error why; /* the last reason to be down */
 
     struct hf_timer timer;
