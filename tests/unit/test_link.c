@@ -265,6 +265,39 @@ START_TEST(unknown_scripts_are_sent_whole)
 }
 END_TEST
 
+/* The server does not know the script; what comes behind it, it does. */
+static void take(const char *key)
+{
+    const struct resp_arg keys[] = { { key, strlen(key) } };
+    const struct resp_arg arg = { "taken", 5 };
+    link_eval_revocable(stage.link, &script, keys, 1, &arg, 1, stage_take, &stage, 1);
+}
+
+START_TEST(what_was_revoked_is_not_sent_again)
+{
+    server_begin(NULL);
+    script_ready();
+    open_fine(&stage, 0, NULL);
+    take("overtaken");
+    stage_say(&stage, 2, "DEL", "overtaken", NULL);
+    STAGE_UNTIL(&stage, stage.reply_count == 2);
+    ck_assert_uint_eq(stage.replies[0].word, 1);
+    ck_assert_int_eq(stage.replies[0].code, HF_EUNREACHABLE);
+    ck_assert_int_eq(stage.replies[1].code, 0);
+    take("forgotten");
+    link_forget(stage.link, &stage);
+    stage_say(&stage, 3, "PING", NULL);
+    STAGE_UNTIL(&stage, stage.reply_count == 3);
+    take("wanted");
+    STAGE_UNTIL(&stage, stage.reply_count == 4);
+    ck_assert_str_eq(stage.replies[3].text, "taken");
+    ck_assert_int_eq(raw_number(raw, "EXISTS overtaken forgotten"), 0);
+    ck_assert_int_eq(raw_number(raw, "EXISTS wanted"), 1);
+    stage_close(&stage);
+    server_end();
+}
+END_TEST
+
 /* ---- Subscriptions --------------------------------------------------------------- */
 
 START_TEST(subscriptions_are_counted)
@@ -332,4 +365,4 @@ UNIT_MAIN("link", shakes_hands, falls_back_to_resp2, passwords,
           passwords_are_not_repeated, what_the_server_will_not_do,
           replies_come_in_order, calls_from_inside_of_a_reply, errors_are_replies,
           the_forgotten_hear_nothing, unknown_scripts_are_sent_whole,
-          subscriptions_are_counted, many_channels)
+          what_was_revoked_is_not_sent_again, subscriptions_are_counted, many_channels)

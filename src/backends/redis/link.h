@@ -70,6 +70,13 @@ void link_eval(struct link *link, const struct script *script,
                const struct resp_arg *keys, size_t key_count,
                const struct resp_arg *args, size_t arg_count, link_reply *reply,
                void *subject, uint64_t word);
+/* For a script whose work a later call about the same subject undoes. If the server did
+ * not know it, and that call is on its way by now (or the subject forgotten), it is not
+ * sent again, behind the one that should undo it: the answer is HF_EUNREACHABLE. */
+void link_eval_revocable(struct link *link, const struct script *script,
+                         const struct resp_arg *keys, size_t key_count,
+                         const struct resp_arg *args, size_t arg_count,
+                         link_reply *reply, void *subject, uint64_t word);
 
 /* No answer to calls with this subject may come any more. */
 void link_forget(struct link *link, const void *subject);

@@ -38,7 +38,8 @@ struct call {
     int64_t sent_ns;
     const struct script *script;
     uint32_t kept; /* bytes of the command, in the wire's `kept` */
-    uint32_t step; /* enum step */
+    uint16_t step; /* enum step */
+    bool revocable;
 };
 
 /* A connection with its calls in flight, first to end; those before `flushed` have been
@@ -138,7 +139,7 @@ struct call link_pop(struct wire *wire);
 void link_answer(struct link *link, const struct call *call, const struct resp *nodes,
                  const hf_error *why);
 /* The server did not know the script of this call, the last one popped, so it did
- * nothing: the call begins anew, with the full text. */
+ * nothing: the call begins anew, with the full text, unless it has been revoked. */
 void link_send_again(struct wire *wire, const struct call *call);
 /* Answers every call on the wire with `why`, as uncertain or never sent. */
 void link_fail_calls(struct wire *wire, const hf_error *why);

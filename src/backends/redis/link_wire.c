@@ -237,33 +237,50 @@ static size_t write_decimal(char text[20], size_t number)
     return len;
 }
 
+static void send_script(struct link *link, struct call *call,
+                        const struct resp_arg *keys, size_t key_count,
+                        const struct resp_arg *args, size_t arg_count)
+{
+    size_t count = 3 + key_count + arg_count;
+    char number[20];
+
+    call->step = STEP_EVALSHA;
+    if (!args_reserve(link, count)) {
+        answer_no_memory(link, call);
+        return;
+    }
+    link->args[0] = (struct resp_arg){ "EVALSHA", 7 };
+    link->args[1] = (struct resp_arg){ call->script->sha, 40 };
+    link->args[2] = (struct resp_arg){ number, write_decimal(number, key_count) };
+    if (key_count)
+        memcpy(link->args + 3, keys, key_count * sizeof *keys);
+    if (arg_count)
+        memcpy(link->args + 3 + key_count, args, arg_count * sizeof *args);
+    send_call(link, link->args, count, call);
+}
+
 void link_eval(struct link *link, const struct script *script,
                const struct resp_arg *keys, size_t key_count,
                const struct resp_arg *args, size_t arg_count, link_reply *reply,
                void *subject, uint64_t word)
 {
     struct call call = {
-        .reply = reply,
-        .subject = subject,
-        .word = word,
-        .script = script,
-        .step = STEP_EVALSHA,
+        .reply = reply, .subject = subject, .word = word, .script = script
     };
-    size_t count = 3 + key_count + arg_count;
-    char number[20];
+    send_script(link, &call, keys, key_count, args, arg_count);
+}
 
-    if (!args_reserve(link, count)) {
-        answer_no_memory(link, &call);
-        return;
-    }
-    link->args[0] = (struct resp_arg){ "EVALSHA", 7 };
-    link->args[1] = (struct resp_arg){ script->sha, 40 };
-    link->args[2] = (struct resp_arg){ number, write_decimal(number, key_count) };
-    if (key_count)
-        memcpy(link->args + 3, keys, key_count * sizeof *keys);
-    if (arg_count)
-        memcpy(link->args + 3 + key_count, args, arg_count * sizeof *args);
-    send_call(link, link->args, count, &call);
+void link_eval_revocable(struct link *link, const struct script *script,
+                         const struct resp_arg *keys, size_t key_count,
+                         const struct resp_arg *args, size_t arg_count,
+                         link_reply *reply, void *subject, uint64_t word)
+{
+    struct call call = { .reply = reply,
+                         .subject = subject,
+                         .word = word,
+                         .script = script,
+                         .revocable = true };
+    send_script(link, &call, keys, key_count, args, arg_count);
 }
 
 /* The oldest command kept, with EVAL and the text in place of EVALSHA and the SHA. */
@@ -291,11 +308,26 @@ static int put_whole_script(struct wire *wire, const struct call *call)
     return 0;
 }
 
+static bool is_revoked(struct wire *wire, const struct call *call)
+{
+    bool revoked = !call->reply;
+
+    for (uint32_t i = wire->first; i != wire->end && !revoked; i++)
+        revoked = call_at(wire, i)->subject == call->subject;
+    return call->revocable && revoked;
+}
+
 void link_send_again(struct wire *wire, const struct call *call)
 {
     struct link *link = wire->link;
     struct call next = *call;
+    hf_error why;
 
+    if (is_revoked(wire, call)) {
+        hf__fail(&why, HF_EUNREACHABLE, "the server did not know the script");
+        link_answer(link, call, NULL, &why);
+        return;
+    }
     next.sent_ns = link_now(link);
     next.step = STEP_CALL;
     next.kept = 0;

@@ -318,8 +318,8 @@ void redis_attempt(void *session, struct hf_ticket *ticket)
     args_init(&args);
     args_take(&args, me, ticket, slot_of(ticket), owner);
     ticket->store[0] += ONE_CALL;
-    link_eval(me->link, kind->take, keys.key, keys.count, args.arg, args.count,
-              take_reply, ticket, 0);
+    link_eval_revocable(me->link, kind->take, keys.key, keys.count, args.arg,
+                        args.count, take_reply, ticket, 0);
 }
 
 /* ---- Withdraw -------------------------------------------------------------------- */
