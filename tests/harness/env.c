@@ -275,6 +275,8 @@ void env_run(const struct store *store, const struct form *form,
 
     scenario->run(&e);
 
+    if (store->settle)
+        store->settle(&e);
     env_done(&e);
     residue_check_store(&e);
     residue_check_process(&before);

@@ -89,6 +89,10 @@ struct store {
     /* In the runner, before a test is started: what tests share because it takes long
      * to start. Tests of one lane run one after the other. May be NULL. */
     void (*prepare)(size_t lane);
+
+    /* After the scenario, before its clients are closed: waits until servers whose
+     * clock was moved have got over it. May be NULL. */
+    void (*settle)(const struct env *e);
 };
 
 extern const struct store stores[]; /* ends with a NULL name */

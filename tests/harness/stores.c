@@ -164,7 +164,7 @@ static void redis_simple_start(struct env *e)
 #define REDIS(name, caps, start)                                                       \
     {                                                                                  \
         name, caps, start, redis_store_stop, redis_store_residue, redis_store_weight,  \
-            NULL                                                                       \
+            NULL, NULL                                                                 \
     }
 #endif
 
@@ -205,19 +205,22 @@ static void zookeeper_ensemble_prepare(size_t lane)
 #define ZOOKEEPER(name, caps, start, prepare)                                          \
     {                                                                                  \
         name, caps, start, zookeeper_store_stop, zookeeper_store_residue,              \
-            zookeeper_store_weight, prepare                                            \
+            zookeeper_store_weight, prepare, zookeeper_store_settle                    \
     }
 #endif
 
 /* ---- The table ------------------------------------------------------------------- */
 
+#define LOCAL(name, caps, of)                                                          \
+    {                                                                                  \
+        name, caps, of##_start, of##_stop, of##_residue, of##_weight, NULL, NULL       \
+    }
+
 const struct store stores[] = {
-    { "mem", CAPS_MEM, mem_start, mem_stop, mem_residue, mem_weight, NULL },
-    { "file", CAPS_FILE, file_start, file_stop, file_residue, file_weight, NULL },
-    { "fault+mem", CAPS_MEM | NEED_FAULT, mem_start, mem_stop, mem_residue, mem_weight,
-      NULL },
-    { "fault+file", CAPS_FILE | NEED_FAULT, file_start, file_stop, file_residue,
-      file_weight, NULL },
+    LOCAL("mem", CAPS_MEM, mem),
+    LOCAL("file", CAPS_FILE, file),
+    LOCAL("fault+mem", CAPS_MEM | NEED_FAULT, mem),
+    LOCAL("fault+file", CAPS_FILE | NEED_FAULT, file),
 #ifdef HF_TEST_REDIS
     REDIS("redis", CAPS_REDIS, redis_full_start),
     REDIS("redis-simple", CAPS_SIMPLE, redis_simple_start),
@@ -235,7 +238,7 @@ const struct store stores[] = {
     ZOOKEEPER("fault+zookeeper", CAPS_ZOOKEEPER | NEED_FAULT, zookeeper_alone_start,
               zookeeper_alone_prepare),
 #endif
-    { NULL, 0, NULL, NULL, NULL, NULL, NULL },
+    { NULL, 0, NULL, NULL, NULL, NULL, NULL, NULL },
 };
 
 const struct store *store_find(const char *name)

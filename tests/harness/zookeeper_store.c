@@ -181,6 +181,13 @@ void zookeeper_store_start(struct env *e, size_t servers, const char *prefix,
     e->store_data = keepers;
 }
 
+void zookeeper_store_settle(const struct env *e)
+{
+    struct keepers *keepers = e->store_data;
+    if (e->scenario->flags & CLOCK)
+        zookeeper_settle(&keepers->zoo);
+}
+
 void zookeeper_store_stop(struct env *e)
 {
     struct keepers *keepers = e->store_data;

@@ -17,5 +17,6 @@ void zookeeper_store_start(struct env *e, size_t servers, const char *prefix,
 void zookeeper_store_stop(struct env *e);
 bool zookeeper_store_residue(const struct env *e, char *text, size_t size);
 uint64_t zookeeper_store_weight(const struct env *e);
+void zookeeper_store_settle(const struct env *e);
 
 #endif
