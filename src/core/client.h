@@ -247,6 +247,9 @@ struct claim *hf__claim_offered(hf_client *client, const char *name, size_t len,
                                 uint32_t hash);
 struct claim *hf__claim_reuse(hf_client *client, const char *name, size_t len,
                               uint32_t hash, int32_t kind);
+/* One that was used before if there is one, else a new one; in no table yet. */
+struct claim *hf__claim_make(hf_client *client, const char *name, size_t len,
+                             uint32_t hash, int32_t kind);
 struct claim *hf__claim_hot(hf_client *client, const char *name, int32_t kind);
 void hf__claim_cool(struct claim *claim); /* left by a plain hold: keep it hot */
 void hf__claim_trim(hf_client *client);   /* the idle ones */

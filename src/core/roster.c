@@ -15,7 +15,7 @@
 
 #include <string.h>
 
-enum { IDLE_MAX = 64 };
+enum { IDLE_MAX = 64, IDLE_NAME_MAX = 128 };
 
 /* ---- making ------------------------------------------------------------------- */
 
@@ -59,8 +59,8 @@ static void claim_reset(struct claim *claim)
     claim->leaver = NULL;
     claim->owner = 0;
     claim->holders = 0;
-    claim->repeats = 0;
-    claim->asked_at = 0;
+    claim->repeats = claim->handoffs = claim->tokens_left = 0;
+    claim->asked_at = claim->renew_at = claim->renew_sent = 0;
     claim->valid_until = HF_NEVER;
     claim->end_at = HF_NEVER;
     claim->ttl_ns = 0;
@@ -70,6 +70,7 @@ static void claim_reset(struct claim *claim)
     claim->unreachable = claim->doubt_told = claim->idle = false;
     claim->unsent = claim->doubted = claim->fixed_end = false;
     claim->offered = claim->impatient = claim->interested = false;
+    claim->forget_late = claim->repeated = false;
 }
 
 /* A claim of its own, so its hint is 0; one that is used again keeps it. */
@@ -140,9 +141,9 @@ void hf__claim_free(struct claim *claim)
     if (claim->ticket.note[0])
         hf__free((void *)(uintptr_t)claim->ticket.note);
     claim->ticket.note = "";
-    if (claim->ticket.name == claim->name && !client->closing)
+    if (claim->ticket.name_len <= IDLE_NAME_MAX && !client->closing)
         hf__claim_name(claim);
-    if (!claim->named || claim->ticket.name != claim->name) {
+    if (!claim->named || claim->ticket.name_len > IDLE_NAME_MAX) {
         claim_destroy(claim);
         return;
     }
@@ -298,6 +299,16 @@ struct claim *hf__claim_reuse(hf_client *client, const char *name, size_t len,
     claim_reset(found);
     hf__list_push_back(&client->claims, &found->all);
     return found;
+}
+
+struct claim *hf__claim_make(hf_client *client, const char *name, size_t len,
+                             uint32_t hash, int32_t kind)
+{
+    struct claim *claim = hf__claim_reuse(client, name, len, hash, kind);
+    if (!claim)
+        return hf__claim_new(client, name, len, hash);
+    hf__claim_unname(claim); /* as a new one: until it is known whom it waits for */
+    return claim;
 }
 
 /* A claim of that name that is offered to whoever of this client comes first. */

@@ -125,7 +125,7 @@ static struct claim *plan_claim(const struct plan *plan, const hf_want *want)
         name = striped;
     }
     struct claim *claim =
-        hf__claim_new(plan->client, name, len, hf__text_hash(name, len));
+        hf__claim_make(plan->client, name, len, hf__text_hash(name, len), want->kind);
     if (!claim)
         return NULL;
     fill_claim(claim, plan, want);
