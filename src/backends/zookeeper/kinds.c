@@ -34,7 +34,7 @@ static int32_t child_kind(enum layout layout, const struct zk_text *name,
         return HF_LATCH;
     if (is(name, NODE_CELL))
         return HF_CELL;
-    node_parse(&node, layout, name->at, name->len);
+    node_place(&node, layout, name->at, name->len);
     if (node.form == NODE_READ || node.form == NODE_WRITE)
         return HF_READ;
     return node.form == NODE_LOCK ? HF_MUTEX : 0;
@@ -97,7 +97,7 @@ static bool somebody(enum layout layout, const struct zk_reply *reply)
 {
     for (size_t i = 0; i < reply->count; i++) {
         struct node node;
-        node_parse(&node, layout, reply->names[i].at, reply->names[i].len);
+        node_place(&node, layout, reply->names[i].at, reply->names[i].len);
         if (node.form == NODE_LOCK || node.form == NODE_LEASE)
             return true;
     }

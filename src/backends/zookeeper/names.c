@@ -64,15 +64,19 @@ static enum node_form form_before(const struct form_text *forms, const char *nam
     return NODE_OTHER;
 }
 
+/* Where the digits of an id begin, if there is one. */
+static size_t id_start(const char *name, size_t len)
+{
+    return len >= 3 && memcmp(name, "_c_", 3) == 0 ? 3 : 0;
+}
+
 /* 32 hex digits, with or without the dashes of a uuid, from the front of the name. */
 static bool id_read(const char *name, size_t len, struct hf_id *id)
 {
     char hex[ID_DIGITS];
-    size_t count = 0;
-    if (len >= 3 && memcmp(name, "_c_", 3) == 0) {
-        name += 3;
-        len -= 3;
-    }
+    size_t count = 0, start = id_start(name, len);
+    name += start;
+    len -= start;
     for (size_t i = 0; i < len && count < ID_DIGITS; i++) {
         bool dash = name[i] == '-' && (i == 8 || i == 13 || i == 18 || i == 23);
         if (!dash)
@@ -81,13 +85,29 @@ static bool id_read(const char *name, size_t len, struct hf_id *id)
     return count == ID_DIGITS && hf__hex_decode(hex, id, sizeof(*id));
 }
 
+bool node_is_of(const char *name, size_t len, const struct hf_id *id)
+{
+    struct hf_id found;
+    unsigned char first;
+    size_t start = id_start(name, len);
+    if (len < start + 2 || !hf__hex_decode(name + start, &first, 1) ||
+        first != *(const unsigned char *)id)
+        return false; /* most of them */
+    return id_read(name, len, &found) && memcmp(&found, id, sizeof(found)) == 0;
+}
+
 void node_parse(struct node *node, enum layout layout, const char *name, size_t len)
+{
+    node_place(node, layout, name, len);
+    node->has_id = id_read(name, len, &node->id);
+}
+
+void node_place(struct node *node, enum layout layout, const char *name, size_t len)
 {
     const struct form_text *forms =
         layout == LAYOUT_KAZOO ? kazoo_forms : curator_forms;
     size_t digits = number_length(name, len);
     *node = (struct node){ .form = NODE_OTHER };
-    node->has_id = id_read(name, len, &node->id);
     if (!digits)
         return;
     node->form = form_before(forms, name, len - digits);
@@ -187,9 +207,9 @@ static void component_judge(struct component *part, const char *name, size_t lef
     part->dots = (part->len == 1 && name[0] == '.') ||
                  (part->len == 2 && name[0] == '.' && name[1] == '.');
     part->first = front && part->len == 9 && memcmp(name, "zookeeper", 9) == 0;
-    node_parse(&node, LAYOUT_CURATOR, name, part->len);
+    node_place(&node, LAYOUT_CURATOR, name, part->len);
     part->last = node.form != NODE_OTHER;
-    node_parse(&node, LAYOUT_KAZOO, name, part->len);
+    node_place(&node, LAYOUT_KAZOO, name, part->len);
     part->last |= node.form != NODE_OTHER;
 }
 

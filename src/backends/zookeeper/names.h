@@ -53,6 +53,10 @@ struct node {
 
 void node_parse(struct node *node, enum layout layout, const char *name, size_t len);
 
+/* The same without the id, for long listings; and whether it is this one. */
+void node_place(struct node *node, enum layout layout, const char *name, size_t len);
+bool node_is_of(const char *name, size_t len, const struct hf_id *id);
+
 /* As strcmp, by number alone; equal numbers are possible. */
 int node_compare(const struct node *a, const struct node *b);
 

@@ -245,7 +245,7 @@ static void parents_done(void *session, void *subject, uint64_t word,
 static int64_t own_number(struct keeper *me, const struct place *place)
 {
     struct node node;
-    node_parse(&node, me->layout, node_name(place), strlen(node_name(place)));
+    node_place(&node, me->layout, node_name(place), strlen(node_name(place)));
     if (node.form == NODE_OTHER || node.number[0] == '-')
         return -1;
     return strtoll(node.number, NULL, 10);

@@ -14,11 +14,6 @@ static bool is_contender(const struct node *node)
            node->form == NODE_WRITE;
 }
 
-static bool same_id(const struct node *node, const struct hf_id *id)
-{
-    return node->has_id && memcmp(&node->id, id, sizeof(*id)) == 0;
-}
-
 static bool name_is(const struct zk_text *name, const char *text, size_t len)
 {
     return name->len == len && memcmp(name->at, text, len) == 0;
@@ -48,7 +43,7 @@ static void look_at(struct queue_view *view, struct walk *walk, enum layout layo
                     const struct zk_text *name, size_t index)
 {
     struct node node;
-    node_parse(&node, layout, name->at, name->len);
+    node_place(&node, layout, name->at, name->len);
     if (!is_contender(&node))
         return;
     if (!walk->any || node_compare(&node, &walk->lowest) < 0)
@@ -56,7 +51,7 @@ static void look_at(struct queue_view *view, struct walk *walk, enum layout layo
     walk->any = true;
     if (index == view->own)
         return;
-    if (same_id(&node, id))
+    if (node_is_of(name->at, name->len, id))
         view->extra = index;
     if (view->own != NO_NODE && node_compare(&node, &walk->own) > 0)
         return;
@@ -79,7 +74,7 @@ void queue_judge(struct queue_view *view, enum layout layout, enum node_form for
         if (name_is(&names[i], own, own_len))
             view->own = i;
     if (own)
-        node_parse(&walk.own, layout, own, own_len);
+        node_place(&walk.own, layout, own, own_len);
     for (size_t i = 0; i < count; i++)
         look_at(view, &walk, layout, form, id, &names[i], i);
     view->direct = view->blockers == 1 && is_direct(layout, form, walk.nearest.form);
@@ -92,8 +87,8 @@ size_t queue_find(enum layout layout, const struct hf_id *id,
     struct node node, best;
     size_t found = NO_NODE;
     for (size_t i = 0; i < count; i++) {
-        node_parse(&node, layout, names[i].at, names[i].len);
-        if (!is_contender(&node) || !same_id(&node, id))
+        node_place(&node, layout, names[i].at, names[i].len);
+        if (!is_contender(&node) || !node_is_of(names[i].at, names[i].len, id))
             continue;
         if (found == NO_NODE || node_compare(&node, &best) < 0) {
             found = i;
