@@ -158,7 +158,7 @@ struct hf_op {
     struct claim **claims; /* in global order; &one for a single want */
     struct claim *one;
     uint32_t tries;
-    bool outcome_open, resend; /* OP_REQUEST */
+    bool outcome_open, resend; /* OP_REQUEST; OP_RENEW: it was not answered */
     struct hf_hold *hold;      /* set aside before, the result after */
     uint64_t owner;
     int64_t ttl_ns, max_hold_ns;
@@ -309,6 +309,7 @@ void hf__renew_schedule(struct claim *claim);
 void hf__renew_stop(struct claim *claim);
 void hf__renew_due(void *client);
 void hf__renew_timeout(struct claim *claim);
+void hf__ask_timeout(struct hf_op *op);
 void hf__renew_answer(struct claim *claim, enum hf_renewal answer,
                       const struct hf_lease *given);
 int hf__hold_ask(struct hf_hold *hold, int64_t ttl_ns, bool extend, hf_error *why);

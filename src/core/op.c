@@ -52,7 +52,7 @@ static void op_timeout(void *arg)
     else if (op->kind == OP_REQUEST)
         hf__request_timeout(op);
     else
-        hf__op_finish(op, hf__fail_code(&op->why, HF_EUNREACHABLE));
+        hf__ask_timeout(op);
 }
 
 void hf__op_init(struct hf_op *op, hf_client *client, enum op_kind kind)

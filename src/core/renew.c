@@ -14,6 +14,9 @@
 #include "../base/clock.h"
 #include "../base/error.h"
 
+/* The first pause before a question is repeated; then twice as long, and so on. */
+#define AGAIN_NS (10 * HF_NS_PER_MS)
+
 int64_t hf__drift(int64_t ttl_ns)
 {
     return ttl_ns / 100;
@@ -197,6 +200,18 @@ static void end_askers(struct claim *claim, int64_t since_ns, bool renewed)
     }
 }
 
+/* Whoever waits for an answer need not wait for the end of its time to hear of a store
+ * that is back at once. */
+static void ask_again_soon(struct claim *claim, int64_t now)
+{
+    for (HF_EACH(link, &claim->askers)) {
+        struct hf_op *op = HF_CONTAINER(link, struct hf_op, link);
+        int64_t at = now + (AGAIN_NS << (op->tries < 5 ? op->tries : 5));
+        op->resend = true;
+        hf__op_timer(op, at < op->deadline ? at : op->deadline);
+    }
+}
+
 void hf__renew_answer(struct claim *claim, enum hf_renewal answer,
                       const struct hf_lease *given)
 {
@@ -223,11 +238,24 @@ void hf__renew_answer(struct claim *claim, enum hf_renewal answer,
         hf__claim_lost(claim, "the store says that it is not ours any more");
         break;
     case HF_RENEWAL_UNKNOWN:
-        break; /* the timer asks again */
+        ask_again_soon(claim, now); /* for a renewal, the claim's timer does */
+        break;
     }
 }
 
 /* ---- verify and extend ---------------------------------------------------------- */
+
+void hf__ask_timeout(struct hf_op *op)
+{
+    if (!op->resend || hf__now() >= op->deadline) {
+        hf__op_finish(op, hf__fail_code(&op->why, HF_EUNREACHABLE));
+        return;
+    }
+    op->resend = false;
+    op->tries++;
+    hf__op_timer(op, op->deadline);
+    renew_one(op->one, op->extend ? HF_RENEW : HF_CHECK);
+}
 
 static int ask_one(struct hf_hold *hold, struct claim *claim, int64_t ttl_ns,
                    bool extend, hf_error *why)
@@ -242,7 +270,10 @@ static int ask_one(struct hf_hold *hold, struct claim *claim, int64_t ttl_ns,
         return hf__fail_code(why, rc);
     op.reserved = true;
     op.extend = extend;
+    op.one = claim;
     op.asked_ns = hf__now();
+    op.deadline = op.asked_ns + client->request_ns;
+    hf__op_timer(&op, op.deadline);
     hf__list_push_back(&client->ops, &op.all);
     hf__list_push_back(&claim->askers, &op.link);
     if (extend) {
@@ -256,7 +287,6 @@ static int ask_one(struct hf_hold *hold, struct claim *claim, int64_t ttl_ns,
     renew_one(claim, extend ? HF_RENEW : HF_CHECK);
     hf__settle(client);
     if (!op.finished) {
-        hf__op_timer(&op, hf__now() + client->request_ns);
         rc = hf__loop_ensure(&client->loop, &op.why);
         if (rc != 0)
             hf__op_finish(&op, rc);

@@ -246,6 +246,18 @@ static void verify_unreachable(struct env *e)
     let_go(hold);
 }
 
+/* Away for a moment: whoever asks is not told that, nor kept until its time is up. */
+static void verify_asks_again(struct env *e)
+{
+    hf_client *client = client_open(e);
+    hf_hold *hold = held(e, client);
+    fault_plan(HF_FAULT_RENEW, HF_FAULT_FAIL_BEFORE, 1, 2, 0);
+    CHECK_RC(hf_hold_verify(hold, NULL), 0);
+    CHECK(hf__fault_calls(HF_FAULT_RENEW) > 2);
+    fault_none();
+    let_go(hold);
+}
+
 /* The caller is not kept; the withdrawal goes on by itself. */
 static void release_unreachable(struct env *e)
 {
@@ -290,6 +302,7 @@ const struct scenario scenarios_fault[] = {
     { "uncertain-says-so", LOCKS, FAULT, 0, uncertain_says_so },
     { "taken-back-is-unreachable", LOCKS, FAULT, 0, taken_back_is_unreachable },
     { "verify-unreachable", LOCKS, FAULT, 0, verify_unreachable },
+    { "verify-asks-again", LOCKS, FAULT, 0, verify_asks_again },
     { "release-unreachable", LOCKS, FAULT, 0, release_unreachable },
     { "ask-unreachable", LOCKS, FAULT, 0, ask_unreachable },
     { NULL, 0, 0, 0, NULL },
