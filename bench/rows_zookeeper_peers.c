@@ -4,8 +4,8 @@
  * DIR, whose file commands.zookeeper peers/prepare.py writes).
  *
  * Each runs once before it counts, because some of them compile while they run, as the
- * server does; so do ours. Alone and in a crowd they share a core with the server, as ours do; eight processes have
- * all cores.
+ * server does; so do ours. Alone and in a crowd they share a core with the server, as
+ * ours do; eight processes have all cores.
  */
 #include "drivers.h"
 #include "zookeeper_bare.h"
