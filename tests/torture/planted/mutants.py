@@ -152,7 +152,8 @@ MUTANTS = [
            "    local found = call('LREM', K.queue, 1, me)\n"
            "    call('HDEL', K.info, me)\n",
            "    local found = 1\n",
-           under("K8 K10", s.quiet, round_s=5, ttl=4000, grace=100)),
+           under("K8 K10", s.quiet, round_s=5, ttl=4000, grace=100,
+                 hold="60000-150000")),
 ]
 
 
