@@ -89,14 +89,17 @@ START_TEST(others_before_us_are_looked_at_again)
     LIST(entry.list, "a-lock-0000000002", own("lock-", "0000000004"),
          "b-lock-0000000003", "c-lock-0000000005", "00-stray");
     expect(FAKE_QUEUED);
+    int32_t word = asked(ZK_OPCODE_EXISTS, FOLDER "/b-lock-0000000003-over");
+    peer_reply(&peer, word, 9, ZK_NONODE);
     answer_data(asked(ZK_OPCODE_GET, FOLDER "/b-lock-0000000003"), "", 5);
+    answer_data(asked(ZK_OPCODE_GET, own_path("0000000004")), "", 77);
     peer_event(&peer, ZK_DELETED, FOLDER "/b-lock-0000000003");
     LIST(asked(ZK_OPCODE_CHILDREN2, FOLDER), "a-lock-0000000002",
          own("lock-", "0000000004"));
+    asked(ZK_OPCODE_UNWATCH, FOLDER "/b-lock-0000000003-over");
     int32_t xid = asked(ZK_OPCODE_GET, FOLDER "/a-lock-0000000002");
     ck_assert(fake_quiet(&stage.host));
     answer_data(xid, "", 5);
-    answer_data(asked(ZK_OPCODE_GET, own_path("0000000004")), "", 77);
     leave();
     xid = asked(ZK_OPCODE_DELETE, own_path("0000000004"));
     play_end();

@@ -168,17 +168,56 @@ START_TEST(the_word_is_a_grant)
 }
 END_TEST
 
-START_TEST(a_short_queue_has_no_words)
+START_TEST(a_queue_of_one_has_no_words)
 {
     begin(HF_MUTEX);
-    join_behind("lock-", "lock-", LONG - 1);
+    join_behind("lock-", "lock-", 1);
     answer_data(asked(ZK_OPCODE_GET, AHEAD), "", 5);
+    answer_data(asked(ZK_OPCODE_GET, own_path(NUMBER)), "", 77);
     ck_assert(peer_quiet(&peer, &stage));
     peer_event(&peer, ZK_DELETED, AHEAD);
-    list_others(asked(ZK_OPCODE_CHILDREN2, FOLDER), "lock-", "lock-", 0);
     fake_expect_grant(&stage.host, &ticket);
     leave();
     asked(ZK_OPCODE_DELETE, own_path(NUMBER));
+    end();
+}
+END_TEST
+
+/* Not so long a queue: our own node is watched as well. */
+static void wait_behind(int others)
+{
+    begin(HF_MUTEX);
+    join_behind("lock-", "lock-", others);
+    no_word_yet(WORD);
+    answer_data(asked(ZK_OPCODE_GET, AHEAD), "", 5);
+    answer_data(asked(ZK_OPCODE_GET, own_path(NUMBER)), "", 77);
+    ck_assert(peer_quiet(&peer, &stage));
+}
+
+START_TEST(a_word_to_one_who_watches_itself)
+{
+    for (int others = 2; others < LONG; others += LONG - 3) {
+        wait_behind(others);
+        peer_event(&peer, ZK_CREATED, WORD);
+        ck_assert_uint_eq(fake_expect_grant(&stage.host, &ticket), 77);
+        ck_assert(fake_quiet(&stage.host));
+        ck_assert(peer_quiet(&peer, &stage)); /* no glance is due */
+        end();
+    }
+}
+END_TEST
+
+/* Deleted by hand while it waited: it hears that first, and no word counts. */
+START_TEST(a_word_to_one_who_was_deleted)
+{
+    wait_behind(2);
+    peer_event(&peer, ZK_DELETED, own_path(NUMBER));
+    int32_t xid = asked(ZK_OPCODE_CHILDREN2, FOLDER);
+    peer_event(&peer, ZK_CREATED, WORD);
+    ck_assert(fake_quiet(&stage.host));
+    LIST(xid, "b-lock-0000000032");
+    entry_asked("lock-");
+    ck_assert(fake_quiet(&stage.host));
     end();
 }
 END_TEST
@@ -194,6 +233,7 @@ START_TEST(an_end_without_a_word)
     unwatched(WORD);
     no_word_yet(BEFORE "-over");
     answer_data(asked(ZK_OPCODE_GET, BEFORE), "", 5);
+    answer_data(asked(ZK_OPCODE_GET, own_path(NUMBER)), "", 77); /* a few are left */
     ck_assert(peer_quiet(&peer, &stage));
     ck_assert(fake_quiet(&stage.host));
     peer_event(&peer, ZK_CREATED, BEFORE "-over");
@@ -525,7 +565,8 @@ START_TEST(a_word_of_a_former_session)
 }
 END_TEST
 
-UNIT_MAIN("zk_turns", the_word_is_a_grant, a_short_queue_has_no_words,
+UNIT_MAIN("zk_turns", the_word_is_a_grant, a_queue_of_one_has_no_words,
+          a_word_to_one_who_watches_itself, a_word_to_one_who_was_deleted,
           an_end_without_a_word, an_end_without_a_word_and_nobody_left,
           who_is_next_needs_no_word, a_change_is_no_word, a_word_on_the_way,
           a_node_of_that_name, a_waiter_gives_up, a_reader_hears_and_says_nothing,

@@ -201,6 +201,7 @@ struct place {
     bool direct;    /* when the one ahead has gone, nobody is ahead */
     bool sure;      /* our own node is watched, and was there */
     bool deep;      /* came into a long queue: see turns.c; leaving: hands over */
+    bool crowd;     /* it is so long that our own node is not watched */
     bool blind;     /* in by the word of the one ahead, our own node not looked at */
     bool alone;     /* in as the only child of the folder */
     uint8_t rounds; /* of making parents without success */

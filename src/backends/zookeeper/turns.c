@@ -7,9 +7,9 @@
  * nobody can have come between, they are in without looking; for that they watch their
  * own node as well.
  *
- * In a long queue that is known of nobody who came late. There, whoever was in and
- * leaves says a last word (LAST_WORD), which the next one watches for as well: before
- * who was in there is nobody, so the next one is. Its own node is not watched (that
+ * In a longer queue that is not known. There, whoever was in and leaves says a last
+ * word (LAST_WORD), which the next one watches for as well: before who was in there is
+ * nobody, so the next one is. In a very long one its own node is not watched (that
  * would be told at each end), but looked at a moment later: if somebody had deleted it
  * while it waited, the hold is lost. The end of the one ahead without that word, of a
  * waiter that gave up or of a client that died, means a look, as ever. The word is
@@ -24,9 +24,10 @@
 #include "../../base/error.h"
 #include "../../base/mem.h"
 
-/* A queue is long from so many ahead on. The listing of a shorter one is small, and one
- * more request of everyone who comes would cost more than the listings it saves. */
-enum { DEEP = 16 };
+/* From so many ahead on there are last words: of one alone, its end says as much. And
+ * from so many on our own node is not watched: in a queue like that each request of
+ * everyone who comes counts. */
+enum { DEEP = 2, CROWD = 16 };
 
 /* Soon, but not so soon that short holds pay for it: their release finds out. */
 #define GLANCE_NS (50 * HF_NS_PER_MS)
@@ -144,7 +145,8 @@ static void self_done(void *session, void *subject, uint64_t word,
  * events come in the order of what happened, so its end would be told before. */
 static void self_send(struct keeper *me, struct place *place)
 {
-    if (!place->direct || hf__linked(&place->self.link))
+    bool unseen = place->direct || (place->deep && !place->crowd);
+    if (!unseen || hf__linked(&place->self.link))
         return;
     watch_set(me, &place->self, place->path, self_fired);
     place->calls++;
@@ -296,6 +298,7 @@ static void judge(struct keeper *me, struct place *place, const struct zk_reply 
     queue_judge(&view, me->layout, place->form, own, strlen(own), &place->stay->id,
                 reply->names, reply->count);
     place->deep |= view.blockers >= DEEP && place->user->hands_over;
+    place->crowd = view.blockers >= CROWD;
     if (view.extra != NO_NODE && reply->names[view.extra].len < NODE_ROOM) {
         char extra[PATH_SIZE];
         join(place, extra, reply->names[view.extra].at, reply->names[view.extra].len);
