@@ -4,7 +4,8 @@
  *
  * Alone, the raw limit is a bare session that creates a node and deletes it: no look
  * whether anybody was before it, so it is not even a lock. Beside it stands one that
- * lists the folder in the same flight as it creates, which is what holdfast sends. With
+ * lists the folder in the same flight as it creates, which is what holdfast sends the
+ * first time, and whenever it was not alone the last time. With
  * eight, the raw limit is the recipe on bare sockets: create, list, watch the one
  * ahead, wait, list again, delete. Names of nodes are Curator's on both sides. Client
  * and server share one core; in the rows with _cores in their name they have all.
@@ -222,7 +223,8 @@ void rows_zookeeper_contest(struct bench *bench)
 {
     static const struct measure one_core[MATCH_ROWS] = {
         { "zookeeper", "contended_8proc", "acquisitions/s", RATIO_AT_LEAST, 1 },
-        { "zookeeper", "contended_8proc_requests", "per acquisition", OURS_AT_MOST, 5 },
+        { "zookeeper", "contended_8proc_requests", "per acquisition", OURS_AT_MOST,
+          6.1 }, /* and a ping now and then */
         { "zookeeper", "contended_8proc_slowest_share", "of fair share", OURS_AT_LEAST,
           0.9 },
         { "zookeeper", "contended_8proc_max_over_median", "ratio", OURS_AT_MOST, 10 },
@@ -230,7 +232,7 @@ void rows_zookeeper_contest(struct bench *bench)
     static const struct measure cores[MATCH_ROWS] = {
         { "zookeeper", "contended_8proc_cores", "acquisitions/s", RATIO_AT_LEAST, 1 },
         { "zookeeper", "contended_8proc_cores_requests", "per acquisition",
-          OURS_AT_MOST, 5 },
+          OURS_AT_MOST, 6.1 },
         { "zookeeper", "contended_8proc_cores_slowest_share", "of fair share",
           OURS_AT_LEAST, 0.9 },
         { "zookeeper", "contended_8proc_cores_max_over_median", "ratio", OURS_AT_MOST,
