@@ -53,7 +53,8 @@ public final class PeerCurator {
         Thread[] threads = new Thread[count];
         lock.acquire();
         for (int i = 0; i < count; i++) {
-            threads[i] = new Thread(() -> once(lock));
+            // One object each: the waiters of one object all wake up at each event.
+            threads[i] = new Thread(() -> once(new InterProcessMutex(client, path)));
             threads[i].start();
         }
         while (client.getChildren().forPath(path).size() <= count) {
