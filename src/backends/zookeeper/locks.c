@@ -71,15 +71,22 @@ static void lock_failed(struct keeper *me, struct place *place, const hf_error *
     stay_failed(me, place->stay, why);
 }
 
+/* Its node has gone: for whoever comes next. */
+static void note_alone(struct keeper *me, const struct place *place,
+                       enum hf_withdrawal answer)
+{
+    struct alone node = place_alone(me, place);
+    if (answer == HF_WITHDRAWN && node.number >= 0 && place->stay->ticket)
+        place->stay->ticket->hint = alone_note(&me->alone, &node);
+}
+
 static void lock_left(struct keeper *me, struct place *place, enum hf_withdrawal answer)
 {
     struct lock *lock = lock_with(place);
     struct stay *stay = &lock->stay;
-    struct alone node = place_alone(me, place);
     hf_error why;
-    if (answer == HF_WITHDRAWN && node.number >= 0 && stay->ticket)
-        stay->ticket->hint = alone_note(&me->alone, &node);
     if (!lock->trying || stay->leaving) {
+        note_alone(me, place, answer);
         stay_left(me, stay, answer);
     } else if (answer == HF_WITHDRAWAL_UNKNOWN) {
         hf__fail_code(&why, HF_EUNCERTAIN);
