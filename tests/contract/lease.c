@@ -147,8 +147,8 @@ static void renewal_keeps(struct env *e)
     check_free(e);
 }
 
-/* Many leases, one client: they are renewed in company. */
-/* More than go into one request, but where a server is slow. */
+/* Many leases, one client: they are renewed in company. More than go into one request,
+ * but where a server is slow. */
 static void renewal_keeps_many(struct env *e)
 {
     static hf_hold *holds[150];
