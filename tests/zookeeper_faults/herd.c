@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Long queues. A thousand waiters on one name: a release wakes one of them. Counted by
+ * What the server has to do for a lock that nobody else wants: two requests a turn.
+ * And long queues. A thousand waiters on one name: a release wakes one of them. Counted by
  * the server, in packets that it got and sent; and beside it the same with
  * layout=single, where each release wakes them all. Then what may go wrong in a queue
  * where who leaves hands over: waiters that give up, die or are deleted, and a reply
@@ -99,6 +100,27 @@ static int64_t herd_measure(struct herd *herd, const char *more, int64_t watches
         hf_close(herd->clients[i]);
     check_nothing_left();
     return each;
+}
+
+/* Create and delete, and their answers: nobody lists who was alone the last time. */
+static void alone_again(void)
+{
+    enum { TURNS = 100 };
+    world_start(1);
+    world.session_ms = HERD_SESSION_MS;
+    hf_client *client = opened("");
+    int64_t since = real_ms();
+    CHECK_RC(hf_release(locked(client, THING), NULL), 0);
+    int64_t before = packets();
+    for (int i = 0; i < TURNS; i++)
+        CHECK_RC(hf_release(locked(client, THING), NULL), 0);
+    int64_t spent = packets() - before;
+    CHECK(spent >= 4 * TURNS);
+    CHECK(spent < 5 * TURNS); /* a listing would make it six */
+    hf_close(client);
+    check_nothing_left();
+    report("alone, again and again", real_ms() - since, "%lld packets for %d turns",
+           (long long)spent, TURNS);
 }
 
 static void thousand_waiters(void)
@@ -350,6 +372,7 @@ static void last_word_unheard(void)
 }
 
 const struct fault_case herd_cases[] = {
+    { "alone-again", alone_again },
     { "thousand-waiters", thousand_waiters },
     { "thousand-waiters-on-one-node", thousand_waiters_on_one_node },
     { "long-queue-gaps", gaps },
