@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What the server has to do for a lock that nobody else wants: two requests a turn.
- * And long queues. A thousand waiters on one name: a release wakes one of them. Counted by
- * the server, in packets that it got and sent; and beside it the same with
+ * And long queues. A thousand waiters on one name: a release wakes one of them. Counted
+ * by the server, in packets that it got and sent; and beside it the same with
  * layout=single, where each release wakes them all. Then what may go wrong in a queue
  * where who leaves hands over: waiters that give up, die or are deleted, and a reply
  * that does not come.
