@@ -34,6 +34,7 @@ struct supervisor {
     const char *end_of; /* which of them */
     bool lost;          /* the library says so, or the warden acted */
     bool handled;       /* and we did what --on-lost says */
+    bool asked;         /* somebody wants the lock, and --on-revoke=term */
     bool over;
     bool terminal_used; /* the command had it */
     int code;           /* exit code, once over */
@@ -167,6 +168,15 @@ static void lost_now(struct supervisor *on)
     warden_wake(&on->warden);
 }
 
+/* We may be asked before there is a command to end. */
+static void revoked(struct supervisor *on)
+{
+    if (!on->asked || !on->group)
+        return;
+    on->asked = false;
+    kill(-on->group, SIGTERM);
+}
+
 static void on_event(void *user, hf_hold *hold, enum hf_event event,
                      const hf_error *why)
 {
@@ -182,8 +192,8 @@ static void on_event(void *user, hf_hold *hold, enum hf_event event,
     if (event != HF_EVENT_REVOKED)
         return;
     cli_verbose(on->run->args, "%s: somebody asks for the lock", on->run->names);
-    if (on->run->revoke_ends && on->group)
-        kill(-on->group, SIGTERM);
+    on->asked = on->run->revoke_ends;
+    revoked(on);
 }
 
 /* ---- Reports of the warden ------------------------------------------------------- */
@@ -230,6 +240,7 @@ static void report_handle(struct supervisor *on, const struct report *report)
     switch (report->kind) {
     case REPORT_STARTED:
         on->group = report->value;
+        revoked(on);
         break;
     case REPORT_FAILED:
         on->over = true;

@@ -377,8 +377,8 @@ typedef void hf_watch_cb(void *user, hf_hold *hold, enum hf_event event,
                          const hf_error *why);
 
 /* Tells `callback` what happens to the hold; one watch per hold, NULL ends it. Told
- * at once if it is lost already. No event comes after hf_release() has returned, but
- * one that has begun on another thread may still be running. */
+ * at once if it is lost already, or was asked for. No event comes after hf_release()
+ * has returned, but one that has begun on another thread may still be running. */
 HF_API int hf_hold_watch(hf_hold *hold, hf_watch_cb *callback, void *user,
                          hf_error *why);
 

@@ -119,6 +119,7 @@ struct hf_hold {
     _Atomic int64_t doubt_at;
     atomic_bool lost;
     bool detached;
+    bool revoked; /* while nobody watched it */
     uint32_t count;
     struct hold_part *parts; /* `one`, or an array */
     struct hold_part one;

@@ -39,7 +39,7 @@ struct hf_hold *hf__hold_new(hf_client *client, uint32_t count)
     hold->count = count;
     hold->parts = &hold->one;
     hold->watch = NULL;
-    hold->detached = false;
+    hold->detached = hold->revoked = false;
     hold->one.claim = NULL;
     atomic_store_explicit(&hold->lost, false, memory_order_relaxed);
     if (count > 1)
@@ -191,6 +191,8 @@ static bool hold_is_lost(const struct hf_hold *hold)
 void hf__hold_tell(struct hf_hold *hold, enum hf_event event)
 {
     struct hold_watch *watch = hold->watch;
+    if (!watch)
+        hold->revoked |= event == HF_EVENT_REVOKED;
     if (!watch || watch->lost_told)
         return;
     watch->lost_told = event == HF_EVENT_LOST;
@@ -231,6 +233,9 @@ int hf__hold_watch(struct hf_hold *hold, hf_watch_cb *callback, void *user,
     watch->user = user;
     watch->lost_told = false;
     show_interest(hold);
+    if (hold->revoked)
+        hf__hold_tell(hold, HF_EVENT_REVOKED);
+    hold->revoked = false;
     if (hold_is_lost(hold))
         hf__hold_tell(hold, HF_EVENT_LOST);
     return 0;

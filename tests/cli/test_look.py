@@ -143,7 +143,7 @@ def watches(place):
         gone(first)
         found = watch.next("left", "and gives up")
         ok(found["who"]["pid"] == first.pid, "who", found)
-        second = start("acquire", "w", "--ttl", "2s", "--json", url=place.url)
+        second = start("acquire", "w", "--fair", "--ttl", "2s", "--json", url=place.url)
         watch.next("waiting", "another one waits")
     found = watch.next("handed over", "and gets it")
     ok(found["from"]["pid"] == holder.pid and found["who"]["pid"] == second.pid,
@@ -249,10 +249,24 @@ def revokes(place):
     process.communicate(timeout=DEADLINE)
 
 
+def revokes_early(place):
+    with Holder(place, "r"):
+        process = start("run", "r", "--fair", "--on-revoke", "term", "--", "cat",
+                        url=place.url, stdin=subprocess.PIPE)
+        wait_for(lambda: lock_of(place, "r")["waiters"], "somebody who waits")
+        process.send_signal(signal.SIGSTOP)
+    held = wait_for(lambda: lock_of(place, "r")["holders"], "a holder that does not know it")
+    ok(held[0]["pid"] == process.pid, "it is the one who waited", held)
+    run2(place, "revoke", "r")
+    process.send_signal(signal.SIGCONT)
+    ok(process.wait(DEADLINE) != 0, "asked before its command began", process.returncode)
+    process.communicate(timeout=DEADLINE)
+
+
 def main():
     with store() as place:
         for test in (lists, shows, odd_bytes, watches, watches_objects, watch_ends,
-                     breaks, revokes):
+                     breaks, revokes, revokes_early):
             test(place)
     ok(holdfast("ls", url="file:/no/such/dir").stderr.startswith(
         "holdfast: ls: file:/no/such/dir: there is no directory"), "no store: words")

@@ -206,6 +206,21 @@ static void revoke_is_told(struct env *e)
     let_go(hold);
 }
 
+static void revoke_before_watch(struct env *e)
+{
+    struct told told = { 0 };
+    hf_client *a = client_open(e);
+    hf_client *b = client_open(e);
+    hf_hold *hold = held(e, a);
+    struct holder holder = holder_find(e, b);
+    CHECK_RC(hf_revoke(b, holder.name, 0, NULL), 0);
+    CHECK_RC(hf_hold_verify(hold, NULL), 0); /* whatever was sent to `a` has come */
+    CHECK_RC(hf_hold_watch(hold, told_event, &told, NULL), 0);
+    EVENTUALLY(atomic_load(&told.revoked) == 1);
+    CHECK_EQ(told.lost, 0);
+    let_go(hold);
+}
+
 static void revoke_of_nobody(struct env *e)
 {
     hf_client *client = client_open(e);
@@ -231,6 +246,7 @@ const struct scenario scenarios_loss[] = {
     { "release-races-eviction", LOCKS, EVICT, 0, release_races_eviction },
     { "watch-releases", LOCKS, EVICT, 0, watch_releases },
     { "revoke-is-told", LOCKS, REVOKE, 0, revoke_is_told },
+    { "revoke-before-watch", LOCKS, REVOKE, 0, revoke_before_watch },
     { "revoke-of-nobody", LOCKS, REVOKE, 0, revoke_of_nobody },
     { NULL, 0, 0, 0, NULL },
 };
