@@ -56,7 +56,7 @@ int place_init(struct place *place, struct stay *stay, const struct place_user *
     return 0;
 }
 
-static void glance_stop(struct keeper *me, struct place *place)
+void glance_stop(struct keeper *me, struct place *place)
 {
     place->blind = false;
     if (place->glance.slot)

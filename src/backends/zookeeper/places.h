@@ -61,6 +61,7 @@ static inline void folder_shut(struct place *place)
 
 /* Is our own node there? If not, the hold is lost. */
 void place_glance(struct keeper *me, struct place *place);
+void glance_stop(struct keeper *me, struct place *place); /* and no look is due */
 
 /* Something of ours is or may be on the server, and we are stuck; see place_up(). */
 void place_pause(struct keeper *me, struct place *place, const hf_error *why);

@@ -43,6 +43,7 @@ struct keeper {
     struct hf_link watchers[WATCH_BUCKETS];
     struct hf_timer stall; /* something could not be sent though we are connected */
 
+    uint32_t words;         /* heard since the last end without one: turns.c */
     struct errands errands; /* of changes.c */
     struct alone_table alone;
     struct zoo_self self; /* for the data of our nodes: zoo_details_write() */
@@ -201,12 +202,12 @@ struct place {
     bool direct;    /* when the one ahead has gone, nobody is ahead */
     bool sure;      /* our own node is watched, and was there */
     bool deep;      /* came into a long queue: see turns.c; leaving: hands over */
-    bool crowd;     /* it is so long that our own node is not watched */
     bool blind;     /* in by the word of the one ahead, our own node not looked at */
     bool alone;     /* in as the only child of the folder */
     uint8_t rounds; /* of making parents without success */
     int32_t parents_error;
     hf_error verdict; /* code 0, or why it has to leave */
+    uint32_t before;  /* so many were, at the last listing */
     uint32_t turn;    /* answers of former turns are of no interest */
     uint32_t calls;
     int64_t czxid;     /* of our node: the token */
@@ -216,7 +217,7 @@ struct place {
     char *ahead;       /* of the one that is watched; the same memory block */
     char *word;        /* path of the last word of the one ahead; NULL: never deep */
     struct watcher watcher, self, over; /* of the one ahead, our own node, the word */
-    struct hf_timer glance;             /* at our own node, if we came in blind */
+    struct hf_timer glance;             /* see turns.c */
 };
 
 /* `folder`: of the queue. 0 or HF_ENOMEM. */

@@ -15,6 +15,11 @@
  * waiter that gave up or of a client that died, means a look, as ever. The word is
  * never told late: its node does not stay, so there is nothing to be told of.
  *
+ * In a quick queue most of these watches are set for nothing. So a session that has
+ * heard words of late, and no end without one, watches for the word alone at first, and
+ * for the rest if it has not come a moment later. Where other clients are in the queue
+ * it does not: they say nothing.
+ *
  * Any wake-up but the end of the watched node and its last word only means: look again.
  */
 #include "places.h"
@@ -30,12 +35,19 @@
 enum { DEEP = 2, CROWD = 16 };
 
 /* Soon, but not so soon that short holds pay for it: their release finds out. */
-#define GLANCE_NS (50 * HF_NS_PER_MS)
+#define GLANCE_NS (10 * HF_NS_PER_MS)
+
+/* After so many words in a row the word alone is watched at first, for so long; by who
+ * is so far back that the one ahead can hardly have left before the watch is set. */
+enum { TRUST = 4, FAR = 4 };
+#define LATER_NS (10 * HF_NS_PER_MS)
 
 /* ---- Whose turn it is ------------------------------------------------------------ */
 
 void place_in(struct keeper *me, struct place *place, int64_t since_ns)
 {
+    if (!place->blind)
+        glance_stop(me, place);
     watch_end(me, &place->watcher);
     watch_end(me, &place->over);
     place->state = PLACE_IN;
@@ -46,6 +58,8 @@ void place_in(struct keeper *me, struct place *place, int64_t since_ns)
 
 static void ahead_gone(struct keeper *me, struct place *place, int64_t since_ns)
 {
+    if (place->deep)
+        me->words = 0;
     if (place->direct && place->sure)
         place_in(me, place, since_ns);
     else
@@ -145,7 +159,7 @@ static void self_done(void *session, void *subject, uint64_t word,
  * events come in the order of what happened, so its end would be told before. */
 static void self_send(struct keeper *me, struct place *place)
 {
-    bool unseen = place->direct || (place->deep && !place->crowd);
+    bool unseen = place->direct || (place->deep && place->before < CROWD);
     if (!unseen || hf__linked(&place->self.link))
         return;
     watch_set(me, &place->self, place->path, self_fired);
@@ -182,6 +196,18 @@ static void glance_due(void *arg)
     place_glance(place->stay->keeper, place);
 }
 
+/* The one timer of a place: waiting, it is for the look that was put off; being in, for
+ * the glance. */
+static int glance_set(struct keeper *me, struct place *place, void (*due)(void *),
+                      int64_t after_ns)
+{
+    place->stay->keeper = me;
+    place->glance.callback = due;
+    place->glance.arg = place;
+    return me->host->ops->set_timer(me->host, &place->glance,
+                                    me->host->ops->now(me->host) + after_ns);
+}
+
 static void over_fired(struct keeper *me, struct watcher *watcher,
                        enum zk_event_type type)
 {
@@ -190,14 +216,10 @@ static void over_fired(struct keeper *me, struct watcher *watcher,
         return;
     if (!place->flying)
         watch_void(&place->watcher); /* fires next: it was the same transaction */
+    me->words++;
     place->blind = !place->sure;
-    place->stay->keeper = me;
-    place->glance.callback = glance_due;
-    place->glance.arg = place;
-    /* Without the timer a renewal finds out. */
     if (place->blind)
-        me->host->ops->set_timer(me->host, &place->glance,
-                                 me->host->ops->now(me->host) + GLANCE_NS);
+        glance_set(me, place, glance_due, GLANCE_NS); /* or a renewal finds out */
     place_in(me, place, 0);
 }
 
@@ -236,6 +258,26 @@ static void over_send(struct keeper *me, struct place *place)
 
 /* ---- Whom to watch --------------------------------------------------------------- */
 
+static void look_due(void *arg)
+{
+    struct place *place = arg;
+    struct keeper *me = place->stay->keeper;
+    if (place->state == PLACE_WAITING && zk_is_up(me->zk))
+        look_send(me, place);
+}
+
+/* False if it is no case for that: look now. */
+static bool look_later(struct keeper *me, struct place *place)
+{
+    if (!place->deep || place->direct || me->words < TRUST || place->before < FAR ||
+        glance_set(me, place, look_due, LATER_NS) != 0)
+        return false;
+    begin_turn(place, PLACE_WAITING);
+    place->flying = false;
+    over_send(me, place);
+    return true;
+}
+
 static void look_send(struct keeper *me, struct place *place)
 {
     begin_turn(place, PLACE_WAITING);
@@ -267,7 +309,7 @@ static void place_wait(struct keeper *me, struct place *place,
     }
     if (!told)
         place->user->queued(me, place); /* a mere try leaves again, here */
-    if (!same && place->state == PLACE_WAITING)
+    if (!same && place->state == PLACE_WAITING && !look_later(me, place))
         look_send(me, place);
 }
 
@@ -298,7 +340,7 @@ static void judge(struct keeper *me, struct place *place, const struct zk_reply 
     queue_judge(&view, me->layout, place->form, own, strlen(own), &place->stay->id,
                 reply->names, reply->count);
     place->deep |= view.blockers >= DEEP && place->user->hands_over;
-    place->crowd = view.blockers >= CROWD;
+    place->before = (uint32_t)view.blockers;
     if (view.extra != NO_NODE && reply->names[view.extra].len < NODE_ROOM) {
         char extra[PATH_SIZE];
         join(place, extra, reply->names[view.extra].at, reply->names[view.extra].len);
