@@ -21,7 +21,12 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-enum { TURN_EVENTS = 64, RESERVE_SLACK = 16 };
+enum { TURN_EVENTS = 64, RESERVE_SLACK = 16, ARM_MS = 20 };
+
+/* What events of the loop's own descriptors carry; others have a descriptor there, and
+ * a generation that is never so high. */
+#define KICKED UINT64_MAX
+#define RANG (UINT64_MAX - 1)
 
 void hf__loop_init(struct hf_loop *loop)
 {
@@ -46,9 +51,9 @@ void hf__loop_done(struct hf_loop *loop)
     hf__loop_init(loop);
 }
 
-static int watch_internal(struct hf_loop *loop, int fd)
+static int watch_internal(struct hf_loop *loop, int fd, uint64_t mark)
 {
-    struct epoll_event event = { .events = EPOLLIN, .data.u64 = UINT64_MAX };
+    struct epoll_event event = { .events = EPOLLIN, .data.u64 = mark };
     return fd < 0 ? -1 : epoll_ctl(loop->epoll_fd, EPOLL_CTL_ADD, fd, &event);
 }
 
@@ -60,10 +65,10 @@ int hf__loop_ensure(struct hf_loop *loop, hf_error *why)
     if (loop->epoll_fd < 0)
         goto failed;
     loop->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (watch_internal(loop, loop->wake_fd) != 0)
+    if (watch_internal(loop, loop->wake_fd, KICKED) != 0)
         goto failed;
     loop->timer_fd = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
-    if (watch_internal(loop, loop->timer_fd) != 0)
+    if (watch_internal(loop, loop->timer_fd, RANG) != 0)
         goto failed;
     return 0;
 failed:;
@@ -131,7 +136,7 @@ static void drain_counter(int fd)
 
 static void hand_out(struct hf_loop *loop, const struct epoll_event *event)
 {
-    if (event->data.u64 == UINT64_MAX)
+    if (event->data.u64 >= RANG)
         return;
     size_t fd = (uint32_t)event->data.u64;
     uint32_t generation = (uint32_t)(event->data.u64 >> 32);
@@ -243,17 +248,19 @@ int64_t hf__loop_next(const struct hf_loop *loop)
     return loop->timers ? loop->heap[1]->at_ns : HF_NEVER;
 }
 
+static void arm_for(struct hf_loop *loop, int64_t at, int wait_ms)
+{
+    int64_t left = wait_ms > 0 ? wait_ms * HF_NS_PER_MS : 1;
+    struct itimerspec spec = { .it_value = { left / HF_NS_PER_S, left % HF_NS_PER_S } };
+    if (timerfd_settime(loop->timer_fd, 0, &spec, NULL) == 0)
+        loop->armed_at = at;
+}
+
 void hf__loop_arm(struct hf_loop *loop)
 {
     int64_t next = hf__loop_next(loop);
-    if (loop->timer_fd < 0 || next >= loop->armed_at)
-        return;
-    int64_t left = (int64_t)hf__poll_ms(hf__now(), next) * HF_NS_PER_MS;
-    if (left <= 0)
-        left = 1;
-    struct itimerspec spec = { .it_value = { left / HF_NS_PER_S, left % HF_NS_PER_S } };
-    timerfd_settime(loop->timer_fd, 0, &spec, NULL);
-    loop->armed_at = next;
+    if (loop->timer_fd >= 0 && next < loop->armed_at)
+        arm_for(loop, next, hf__poll_ms(hf__now(), next));
 }
 
 static void run_timers(struct hf_loop *loop)
@@ -277,24 +284,37 @@ void hf__loop_kick(struct hf_loop *loop)
         return; /* EAGAIN: a kick is pending already */
 }
 
+/* For epoll_wait(). A timeout there is a timer of the kernel's, made and unmade at each
+ * call; timer_fd is set once and serves all whose time comes after it. So it is set,
+ * unless it is for a moment only. */
+static int turn_timeout(struct hf_loop *loop, int64_t until)
+{
+    if (until == 0)
+        return 0;
+    if (loop->sleep_until == HF_NEVER || loop->sleep_until >= loop->armed_at)
+        return -1;
+    int wait_ms = hf__poll_ms(hf__now(), loop->sleep_until);
+    if (wait_ms < ARM_MS)
+        return wait_ms;
+    arm_for(loop, loop->sleep_until, wait_ms);
+    return loop->sleep_until >= loop->armed_at ? -1 : wait_ms;
+}
+
 void hf__loop_turn(struct hf_loop *loop, pthread_mutex_t *lock, int64_t until)
 {
     struct epoll_event events[TURN_EVENTS];
     int64_t next = hf__loop_next(loop);
     loop->sleep_until = until < next ? until : next;
-    int wait_ms = until == 0 ? 0 : -1;
-    if (until != 0 && loop->sleep_until != HF_NEVER)
-        wait_ms = hf__poll_ms(hf__now(), loop->sleep_until);
-    else if (until != 0)
-        wait_ms = hf__poll_ms(0, HF_NEVER);
+    int wait_ms = turn_timeout(loop, until);
     loop->sleeping = true;
     pthread_mutex_unlock(lock);
     int ready = epoll_wait(loop->epoll_fd, events, TURN_EVENTS, wait_ms);
     pthread_mutex_lock(lock);
     loop->sleeping = false;
     for (int i = 0; i < ready; i++) {
-        if (events[i].data.u64 == UINT64_MAX) {
+        if (events[i].data.u64 == KICKED)
             drain_counter(loop->wake_fd);
+        if (events[i].data.u64 == RANG) {
             drain_counter(loop->timer_fd);
             loop->armed_at = HF_NEVER;
         }

@@ -20,7 +20,7 @@ struct hf_fd_slot {
 struct hf_loop {
     int epoll_fd; /* the one descriptor a user's loop polls; -1 until needed */
     int wake_fd;  /* eventfd in it: gets the sleeper out */
-    int timer_fd; /* timerfd in it: for sleepers that cannot pass a timeout */
+    int timer_fd; /* timerfd in it: for sleepers that do not pass a timeout */
     bool use_timer_fd;
     bool sleeping;
     int64_t sleep_until;    /* when `sleeping` */

@@ -85,6 +85,39 @@ START_TEST(a_timer_is_never_early)
 }
 END_TEST
 
+/* Turns until then; how many it took. An alarm that was set for others may end some. */
+static int turns_until(struct hf_loop *loop, int64_t until)
+{
+    int turns = 0;
+    for (; hf__now() < until; turns++)
+        turn(loop, until);
+    return turns;
+}
+
+/* The kernel's timer stays set from turn to turn; each still ends when it should, with
+ * few turns for nothing. */
+START_TEST(turns_share_an_alarm)
+{
+    struct mark mark = { .timer = { .callback = note_order, .arg = &mark } };
+    struct hf_loop loop;
+    hf__loop_init(&loop);
+    ck_assert_int_eq(hf__loop_ensure(&loop, NULL), 0);
+    int64_t start = hf__now();
+    for (int i = 0; i < 100; i++) {
+        hf__loop_kick(&loop);
+        turn(&loop,
+             start + (60000 + i) * HF_NS_PER_MS); /* each for later than the last */
+    }
+    ck_assert_int_eq(loop.armed_at, start + 60000 * HF_NS_PER_MS);
+    hf__loop_set_timer(&loop, &mark.timer, hf__now() + 30 * HF_NS_PER_MS);
+    ck_assert_int_le(turns_until(&loop, hf__now() + 25 * HF_NS_PER_MS), 2);
+    ck_assert_int_le(turns_until(&loop, hf__now() + 25 * HF_NS_PER_MS), 4);
+    ck_assert_int_eq(fired, 1);
+    ck_assert_int_le(turns_until(&loop, hf__now() + 3 * HF_NS_PER_MS), 2);
+    hf__loop_done(&loop);
+}
+END_TEST
+
 START_TEST(reserved_timers_cannot_fail)
 {
     enum { COUNT = 300 };
@@ -203,6 +236,6 @@ START_TEST(a_retired_handle_is_told)
 }
 END_TEST
 
-UNIT_MAIN("loop", timers_fire_in_order, a_timer_is_never_early,
+UNIT_MAIN("loop", timers_fire_in_order, a_timer_is_never_early, turns_share_an_alarm,
           reserved_timers_cannot_fail, a_removed_descriptor_is_silent,
           a_kick_ends_the_sleep, the_descriptor_shows_timers, a_retired_handle_is_told)

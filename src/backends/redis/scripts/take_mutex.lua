@@ -26,20 +26,25 @@ local second = time[1]
 
 if there == 0 then
     -- Free, and nobody waits. (The token is drawn as draw() in part_base does.)
-    local now_us = second * 1000000 + micros
-    local old = redis.pcall('GETSET', keys[2],
-        reserve == '1' and second .. micros or
-        string.format('%.0f', now_us + reserve - 1))
-    if not old or type(old) == 'string' and string.find(old, '^%d+$') and
-        tonumber(old) < now_us then
+    local token, span = second .. micros, reserve
+    local old = redis.pcall('GETSET', keys[2], reserve == '1' and token or
+        string.format('%.0f', token + reserve - 1))
+    local last = not old and 0 or
+        type(old) == 'string' and string.find(old, '^%d+$') and tonumber(old)
+    if last and last >= token + 0 and last < 2 ^ 53 - 2 ^ 20 then
+        token, span = string.format('%.0f', last + 1), '1'
+        call('SET', keys[2], token)
+        last = 0
+    end
+    if last and last < token + 0 then
         call('HSET', keys[1], me, 1)
         call('PEXPIRE', keys[1], ttl)
         call('HSET', keys[3], me, 'h ' .. kind .. ' 1 ' .. ttl .. ' ' .. reserve ..
-            ' ' .. second .. micros .. ' ' .. reserve .. ' ' .. second ..
+            ' ' .. token .. ' ' .. span .. ' ' .. second ..
             string.sub(micros, 1, 3) .. ' ' .. inbox .. ' ' .. slot .. ' ' .. details,
             '#last', me, '#run', 0)
         call('PEXPIRE', keys[3], ttl)
-        return { 1, now_us, tonumber(reserve), tonumber(ttl),
+        return { 1, tonumber(token), tonumber(span), tonumber(ttl),
             second * 1000 + string.sub(micros, 1, 3) }
     elseif type(old) == 'string' then
         call('SET', keys[2], old)
