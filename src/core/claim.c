@@ -58,7 +58,7 @@ void hf__claim_attempt(struct claim *claim)
     if (claim->ttl_ns)
         stamp_lease(claim);
     claim->doubted |= claim->state != CLAIM_NEW && !claim->unsent;
-    claim->unsent = false;
+    claim->unsent = claim->noticed = false;
     claim->state = CLAIM_ASKED;
     claim->inline_call = true;
     client->store->attempt(client->session, &claim->ticket);

@@ -81,6 +81,7 @@ struct claim {
     bool pinned : 1;      /* its id was given out: no hand-off */
     bool inline_call : 1; /* inside the store's function: nobody else is told */
     bool unreachable : 1; /* the last word was that the store cannot be reached */
+    bool noticed : 1;     /* attempt again, whatever the last attempt says */
     bool unsent : 1;      /* no attempt so far can have reached the store ... */
     bool doubted : 1;     /* ... and this says that one may have */
     bool forget_late : 1; /* nobody waits for its end: free it when it has left */

@@ -47,15 +47,20 @@ static void host_queued(struct hf_host *host, struct hf_ticket *ticket,
     claim->state = CLAIM_QUEUED;
     claim->unreachable = false;
     claim->repeats = 0;
-    hf__claim_timer(claim, retry_ns > 0 ? hf__now() + retry_ns : HF_NEVER);
+    if (!claim->noticed)
+        hf__claim_timer(claim, retry_ns > 0 ? hf__now() + retry_ns : HF_NEVER);
 }
 
+/* On a store with several connections it may overtake the answer `queued`, which is
+ * older then, and must not put off what was noticed. */
 static void host_notice(struct hf_host *host, struct hf_ticket *ticket)
 {
     (void)host;
     struct claim *claim = claim_of(ticket);
-    if (waits(claim))
-        hf__claim_timer(claim, hf__now());
+    if (!waits(claim))
+        return;
+    claim->noticed = true;
+    hf__claim_timer(claim, hf__now());
 }
 
 static void host_busy(struct hf_host *host, struct hf_ticket *ticket)

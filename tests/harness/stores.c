@@ -155,6 +155,13 @@ static void redis_full_start(struct env *e)
     redis_store_start(e, url_prefix(e), "");
 }
 
+/* As a server before Redis 6: messages have a connection of their own, so that what
+ * comes on one may overtake what comes on the other. */
+static void redis_resp2_start(struct env *e)
+{
+    redis_store_start(e, url_prefix(e), "?protocol=2");
+}
+
 static void redis_simple_start(struct env *e)
 {
     redis_store_start(e, url_prefix(e), "?layout=simple");
@@ -223,6 +230,7 @@ const struct store stores[] = {
     LOCAL("fault+file", CAPS_FILE | NEED_FAULT, file),
 #ifdef HF_TEST_REDIS
     REDIS("redis", CAPS_REDIS, redis_full_start),
+    REDIS("redis-resp2", CAPS_REDIS, redis_resp2_start),
     REDIS("redis-simple", CAPS_SIMPLE, redis_simple_start),
     REDIS("fault+redis", CAPS_REDIS | NEED_FAULT, redis_full_start),
 #endif
