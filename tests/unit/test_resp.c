@@ -345,6 +345,35 @@ START_TEST(texts_are_compared)
 }
 END_TEST
 
+/* As Redis 5 to 6.2 and 7 say it. */
+START_TEST(what_a_script_met)
+{
+#define FAILED "-ERR Error running script (call to f_e52a49f0): "
+    static const struct {
+        const char *reply, *cause;
+    } cases[] = {
+        { FAILED "@user_script:1: @user_script: 1: -OOM command\r\n", "OOM command" },
+        { FAILED "@user_script:23: WRONGTYPE Operation\r\n", "WRONGTYPE Operation" },
+        { FAILED "@user_script:7: @user_script: 7: Wrong number: 1\r\n",
+          "Wrong number: 1" },
+        { FAILED "\r\n", "" },
+        { FAILED "@user_script\r\n", "@user_script" },
+        { FAILED "@user_script:1\r\n", "1" },
+        { FAILED "-\r\n", "" },
+        { "-ERR Error running script\r\n", "ERR Error running script" },
+        { "-OOM command. script: 63, on @user_script:1.\r\n",
+          "OOM command. script: 63, on @user_script:1." },
+        { "-NOPERM (x): -no\r\n", "NOPERM (x): -no" },
+        { "-\r\n", "" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct resp cause = resp_cause(whole(cases[i].reply));
+        ck_assert_msg(resp_is(&cause, cases[i].cause), "%.*s, not %s", (int)cause.len,
+                      cause.text, cases[i].cause);
+    }
+}
+END_TEST
+
 START_TEST(numbers_as_text)
 {
     static const struct {
@@ -430,5 +459,5 @@ END_TEST
 
 UNIT_MAIN("resp", a_prefix_asks_for_more, the_next_reply_is_not_touched,
           nodes_form_a_tree, scalars, aggregates, attributes_are_skipped, bad_input,
-          long_strings, many_nodes, texts_are_compared, numbers_as_text, commands,
-          commands_can_be_read)
+          long_strings, many_nodes, texts_are_compared, what_a_script_met,
+          numbers_as_text, commands, commands_can_be_read)

@@ -300,6 +300,33 @@ bool resp_begins(const struct resp *value, const char *prefix)
            memcmp(value->text, prefix, len) == 0;
 }
 
+/* Without its first bytes, up to and with `end`; as it is if there is no `end`. */
+static struct resp behind(struct resp value, const char *end)
+{
+    size_t len = strlen(end);
+    const char *at = memmem(value.text, value.len, end, len);
+    if (at) {
+        value.len -= (size_t)(at + len - value.text);
+        value.text = at + len;
+    }
+    return value;
+}
+
+/* "ERR Error running script (call to f_<sha>): @user_script:1: @user_script: 1: -OOM
+ * command not allowed ..." */
+struct resp resp_cause(const struct resp *error)
+{
+    struct resp cause = *error;
+    if (!resp_begins(error, "ERR Error running script"))
+        return cause;
+    cause = behind(cause, "): ");
+    for (int i = 0; i < 2 && resp_begins(&cause, "@user_script"); i++) {
+        cause = behind(cause, ":");
+        cause = behind(cause, ": ");
+    }
+    return resp_begins(&cause, "-") ? behind(cause, "-") : cause;
+}
+
 bool resp_number(const struct resp *value, int64_t *ret_number)
 {
     if (!value)

@@ -50,6 +50,9 @@ enum resp_state resp_read(const char *data, size_t size, struct resp *nodes,
 const struct resp *resp_at(const struct resp *nodes, size_t array, size_t index);
 bool resp_is(const struct resp *value, const char *text); /* equal, case counts */
 bool resp_begins(const struct resp *value, const char *prefix);
+/* What a script met, where a server before Redis 7 says that the script failed and at
+ * which line; any other error as it is. */
+struct resp resp_cause(const struct resp *error);
 /* A number, also one written as text. */
 bool resp_number(const struct resp *value, int64_t *ret_number);
 

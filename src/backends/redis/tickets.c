@@ -153,13 +153,14 @@ int reply_error(const struct resp *nodes, const hf_error *why, hf_error *ret_why
     if (nodes[0].type != RESP_ERROR)
         return 0;
     int code = HF_EREFUSED;
+    struct resp error = resp_cause(&nodes[0]);
     for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++)
-        if (resp_begins(&nodes[0], errors[i].word))
+        if (resp_begins(&error, errors[i].word))
             code = errors[i].code;
     if (code == HF_EMISMATCH)
         return hf__fail_code(ret_why, code);
-    int len = nodes[0].len < 160 ? (int)nodes[0].len : 160;
-    return hf__fail(ret_why, code, "the server says: %.*s", len, nodes[0].text);
+    int len = error.len < 160 ? (int)error.len : 160;
+    return hf__fail(ret_why, code, "the server says: %.*s", len, error.text);
 }
 
 /* ---- Attempt --------------------------------------------------------------------- */
