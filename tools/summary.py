@@ -6,7 +6,8 @@ Reads the log that `meson test` left in each build directory and the list of the
 that should have run. Counts the TAP sub-tests; a test that does not speak TAP counts as
 one. Failed is: `not ok`, a plan that was not kept, a bail-out, a non-zero exit, a signal,
 a timeout, a program without a single sub-test, a test that should have run and did not.
-Prints every failure and every skip by name, a table per suite, and as the last line
+Prints every failure by name with what its test said of it, every skip, a table per suite,
+and as the last line
 
     N passed, M failed
 
@@ -20,6 +21,7 @@ import subprocess
 import sys
 from collections import Counter
 
+SAID_MAX = 6  # lines printed of what a test says of one failure
 POINT = re.compile(r"^(not )?ok\b\s*(\d+)?\s*(?:-\s*)?([^#]*)(?:#\s*(\w+)\b\s*(.*))?$")
 PLAN = re.compile(r"^1\.\.(\d+)(?:\s*#\s*skip\b\s*(.*))?", re.IGNORECASE)
 
@@ -39,7 +41,14 @@ class Outcome:
 def read_tap(text):
     """Counts the sub-tests in TAP output."""
     outcome, plan, seen, skip_all = Outcome(), None, 0, None
+    said = SAID_MAX
     for line in text.splitlines():
+        if line.startswith("#"):
+            if said < SAID_MAX:
+                outcome.failures[-1] += f"\n    {line}"
+                said += 1
+            continue
+        said = SAID_MAX
         if found := PLAN.match(line):
             plan, skip_all = int(found[1]), found[2]
         elif line.startswith("Bail out!"):
@@ -52,6 +61,7 @@ def read_tap(text):
                 outcome.skips.append(f"{name}: {reason}")
             elif bad:
                 outcome.failures.append(f"{name} (not ok)")
+                said = 0
             else:
                 outcome.passed += 1
     if plan is None:
@@ -78,7 +88,7 @@ def judge(record, protocol):
     clean = record["result"] in ("OK", "SKIP") and record["returncode"] in (0, 77)
     if not clean:
         how = f"{record['result']}, exit status {record['returncode']}"
-        outcome.failures[-1:] = ["; ".join(outcome.failures[-1:] + [how])]
+        outcome.failures[-1:] = ["; ".join([how] + outcome.failures[-1:])]
     return outcome
 
 
