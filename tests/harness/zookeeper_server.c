@@ -191,7 +191,7 @@ static void child_exec(const struct zookeeper *zoo, pid_t parent, const char *co
     execlp("java", "java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
            "-Xshare:auto", "-XX:-UsePerfData", "-Dzookeeper.forceSync=no",
            "-Dzookeeper.preAllocSize=64", "-Dzookeeper.snapCount=10000000",
-           "-Dznode.container.maxPerMinute=1000000", reap, reap_unused,
+           "-Dznode.container.maxPerMinute=60000", reap, reap_unused,
            "-Dzookeeper.fastleader.maxNotificationInterval=1000",
            "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp",
            JARS "zookeeper.jar:" JARS "slf4j-simple.jar",
