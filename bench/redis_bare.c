@@ -132,8 +132,10 @@ int bare_reply(struct bare *bare)
         if (*line == '-') {
             fprintf(stderr, "bench: the server says: %s\n", line + 1);
             return -1;
-        } else if (*line == '*') {
+        } else if (*line == '*' || *line == '>') {
             left += strtol(line + 1, NULL, 10);
+        } else if (*line == '%') {
+            left += 2 * strtol(line + 1, NULL, 10);
         } else if (*line == '$' && line[1] != '-') {
             if (bare_skip(bare, strtoul(line + 1, NULL, 10) + 2))
                 return -1;

@@ -76,4 +76,7 @@ int requests_learn(const struct redis *server, struct request *pairs, int count)
 int request_words(const struct request *request, const char *name, const char *by,
                   char *text, size_t size, const char **words, int max);
 
+/* Workers on a lock that is a script and as little as can be; shared: the server. */
+extern const struct contest contest_scripted;
+
 #endif

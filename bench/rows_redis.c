@@ -7,6 +7,8 @@
  * owner, no lease, no number, and it is gone for good if one of them dies; but it is
  * the least a hand-over in order can cost on this server. Client and server share one
  * core (TCP on the loopback); in the rows with _cores in their name they have all.
+ * The rows with _scripted tell how near a lock that is a script can come to that limit
+ * at best, and how near to that ours is.
  */
 #include "redis_bare.h"
 
@@ -225,6 +227,43 @@ static void process_rows(struct bench *bench, const struct redis *server)
     match_rows(bench, &ours, &raw, fair);
 }
 
+/* What a script costs, whatever is in it: no goal of ours, but the measure of one. */
+static void scripted_rows(struct bench *bench, const struct redis *server)
+{
+    static const struct measure limit[] = {
+        { "redis", "contended_8proc_scripted_limit", "acquisitions/s", GOAL_NONE, 0 },
+        { "redis", "contended_8proc_cores_scripted_limit", "acquisitions/s", GOAL_NONE,
+          0 },
+    };
+    static const struct measure near[] = {
+        { "redis", "contended_8proc_of_scripted", "acquisitions/s", GOAL_NONE, 0 },
+        { "redis", "contended_8proc_cores_of_scripted", "acquisitions/s", GOAL_NONE,
+          0 },
+    };
+    struct match ours = { server, match_sample, contest_ours, 0 };
+    struct match least = { server, match_sample, contest_scripted, 2 };
+    struct match raw = { server, token_sample, contest_token, 2 };
+    struct figures a, b;
+
+    ours.contest.text = server->url;
+    ours.contest.kind = HF_MUTEX;
+    ours.contest.processes = true;
+    least.contest.shared = raw.contest.shared = (void *)(uintptr_t)server;
+    for (int i = 0; i < 2; i++) {
+        ours.contest.one_core = least.contest.one_core = raw.contest.one_core = i == 0;
+        if (bench_alternate(bench, limit[i].name, match_sample, &least, token_sample,
+                            &raw, &a, &b))
+            bench_missing(bench, &limit[i]);
+        else
+            bench_report(bench, &limit[i], a.v[RATE], b.v[RATE]);
+        if (bench_alternate(bench, near[i].name, match_sample, &ours, match_sample,
+                            &least, &a, &b))
+            bench_missing(bench, &near[i]);
+        else
+            bench_report(bench, &near[i], a.v[RATE], b.v[RATE]);
+    }
+}
+
 /* ---- Eight threads --------------------------------------------------------------- */
 
 static int pair_rate(struct bench *bench, void *arg, struct figures *ret_figures)
@@ -271,6 +310,7 @@ void rows_redis_contest(struct bench *bench)
         return;
     bench->contended_ns /= 2;
     process_rows(bench, what.server);
+    scripted_rows(bench, what.server);
     thread_row(bench, &what);
     bench->contended_ns *= 2;
 }

@@ -57,8 +57,8 @@ static void long_timeout(struct env *e)
     hf_hold *hold = held(e, a, .ttl = TWO_YEARS_MS);
     hf_hold *other = NULL;
     hf_op *op = begin(e, b, NULL, NULL, .rival = true, .timeout = 3600 * 1000);
-    /* An answer under way must not look as if it had taken an hour: the waiter asks
-     * itself, behind what it has asked before. Nor the time a request may take, later. */
+    /* An answer under way must not look as if it had taken an hour: the waiter itself
+     * asks, behind what it has asked before. And later not as long as answers may. */
     EVENTUALLY(queued(e, b, 1));
     clock_advance(3598 * 1000);
     CHECK_RC(hf_op_wait(op, 20, &other, NULL), HF_ETIMEOUT);
