@@ -22,7 +22,9 @@ header() { sh tests/header/run.sh gcc clang g++; }
 doc_examples() { sh tools/check-doc-examples.sh; }
 gcc_build() { sh tools/build.sh build; }
 clang_build() { CC=clang sh tools/build.sh build-clang; }
-symbols() { sh tools/check-symbols.sh build/src/libholdfast.so; }
+symbols() {
+    sh tools/check-symbols.sh build/src/libholdfast.so build/src/libholdfast.a
+}
 install() { sh tools/check-install.sh build; }
 cppcheck_run() {
     sources | xargs -r cppcheck --quiet --error-exitcode=1 --inline-suppr -j "$jobs" \

@@ -13,7 +13,7 @@
  *   no false hold: after an acquire that failed another client has the lock at once,
  *   no leak: as many blocks are live as before.
  *
- * Links the static library, for hf__mem_fail() and the clock that can be moved.
+ * Links the library's objects, for hf__mem_fail() and the clock that can be moved.
  */
 #include "stress.h"
 
