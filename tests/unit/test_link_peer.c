@@ -326,6 +326,35 @@ START_TEST(a_refused_channel)
 }
 END_TEST
 
+/* ---- Time ------------------------------------------------------------------------ */
+
+/* Of many calls each reply gives the others new time; messages and silence do not. */
+START_TEST(a_reply_moves_the_deadline)
+{
+    struct fake_clock watch = { .now_ns = 1000 * HF_NS_PER_S };
+
+    peer_begin(FINE, NULL, NULL);
+    struct link_settings settings = peer_settings();
+    ck_assert_int_eq(stage_open(&stage, &settings, &watch), 0);
+    ck_assert_int_eq(pthread_join(peer.thread, NULL), 0);
+    call(4);
+    for (unsigned i = 0; i < 3; i++) {
+        watch.now_ns += 5 * HF_NS_PER_S - 1;
+        stage_turn(&stage);
+        say(":1\r\n");
+        STAGE_UNTIL(&stage, stage.reply_count == i + 1);
+    }
+    watch.now_ns += 5 * HF_NS_PER_S - 1;
+    say(">3\r\n+message\r\n+inbox\r\n+news\r\n");
+    STAGE_UNTIL(&stage, stage.message_count == 1);
+    ck_assert_uint_eq(stage.downs, 0);
+    watch.now_ns += 1;
+    STAGE_UNTIL(&stage, stage.downs == 1);
+    ck_assert_int_eq(stage.replies[3].code, HF_EUNCERTAIN);
+    end();
+}
+END_TEST
+
 /* ---- Sending --------------------------------------------------------------------- */
 
 /* What has been sent and not been read. */
@@ -356,4 +385,4 @@ UNIT_MAIN("link_peer", old_servers, what_passes_is_waited_for,
           waiting_ends_with_the_deadline, refusals, no_password_in_words,
           pieces_are_put_together, errors_are_passed_on, what_does_not_fit_ends_it,
           messages_without_sense_are_dropped, a_refused_channel,
-          calls_gather_while_answers_are_awaited)
+          a_reply_moves_the_deadline, calls_gather_while_answers_are_awaited)

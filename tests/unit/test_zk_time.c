@@ -229,6 +229,30 @@ START_TEST(a_request_has_a_deadline)
 }
 END_TEST
 
+/* Of many requests each reply gives the others new time; silence does not. */
+START_TEST(a_reply_moves_the_deadline)
+{
+    begin();
+    stage.zk->settings.request_ns = EIGHTH;
+    for (int i = 0; i < 5; i++)
+        zk_sync(stage.zk, "/", stage_take, &stage, 1);
+    for (unsigned i = 0; i < 4; i++) {
+        int32_t xid = peer_expect(&peer, &stage, ZK_OPCODE_SYNC, NULL);
+        pass(EIGHTH - 1);
+        peer_reply(&peer, xid, 5, 0);
+        STAGE_UNTIL(&stage, stage.reply_count == i + 1);
+    }
+    peer_event(&peer, ZK_DELETED, "/a");
+    pass(EIGHTH - 1);
+    STAGE_UNTIL(&stage, stage.event_count == 1);
+    ck_assert_uint_eq(stage.downs, 0);
+    pass(1);
+    ck_assert_uint_eq(stage.downs, 1);
+    ck_assert_int_eq(stage.replies[4].code, HF_EUNCERTAIN);
+    end();
+}
+END_TEST
+
 /* Events say nothing about the session. */
 START_TEST(events_prove_nothing)
 {
@@ -249,4 +273,4 @@ UNIT_MAIN("zk_time", syncs_keep_it_alive, writes_are_as_good_as_syncs,
           the_leader_must_have_asked, a_follower_alone_proves_nothing,
           a_slow_leader_is_asked_more_often, three_quarters_of_silence_are_too_much,
           an_answer_that_is_there_counts, a_request_has_a_deadline,
-          events_prove_nothing)
+          a_reply_moves_the_deadline, events_prove_nothing)

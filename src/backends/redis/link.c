@@ -6,7 +6,9 @@
  *
  * One timer serves all: the next try while the link is down; the deadline of the oldest
  * call, and a PING after a long silence, while there is a connection. It is moved only
- * when it stands too late: a call in the usual stream of calls does not touch it.
+ * when it stands too late: a call in the usual stream of calls does not touch it. Each
+ * reply gives the calls behind it a new deadline: a server that is slow with many of
+ * them is slow, and not gone.
  *
  * link_open() is the same machine, driven by hand: it pumps the stream and runs the
  * timer itself until the link is up. What cannot change by waiting ends it at once.
@@ -65,7 +67,7 @@ static void ping(struct wire *wire, int64_t now)
         link_flush(wire);
 }
 
-/* When this wire must be looked at again; 0: its oldest call got no answer in time. */
+/* When this wire must be looked at again; 0: calls wait, and no answer came in time. */
 static int64_t wire_due(struct wire *wire, int64_t now)
 {
     int64_t request_ns = wire->link->settings.request_ns;
@@ -74,7 +76,8 @@ static int64_t wire_due(struct wire *wire, int64_t now)
         ping(wire, now);
     if (wire->first == wire->end)
         return (wire->heard_ns > now - SILENCE_NS ? wire->heard_ns : now) + SILENCE_NS;
-    int64_t due = wire->calls[wire->first & (wire->room - 1)].sent_ns + request_ns;
+    int64_t since = wire->calls[wire->first & (wire->room - 1)].sent_ns;
+    int64_t due = (wire->moved_ns > since ? wire->moved_ns : since) + request_ns;
     return due > now ? due : 0;
 }
 

@@ -50,6 +50,7 @@ struct wire {
     bool talking;     /* the handshake was written */
     unsigned shaking; /* answers that the handshake waits for */
     int64_t heard_ns; /* something came at this moment or later */
+    int64_t moved_ns; /* a reply came, and others were still to come */
     struct call *calls;
     uint32_t room, first, flushed, end;
     char *kept; /* ring of bytes: the commands of script calls in flight */

@@ -182,11 +182,14 @@ static void read_all(struct wire *wire)
 void link_read(struct wire *wire)
 {
     struct link *link = wire->link;
+    uint32_t first = wire->first;
 
     link->reading++;
     if (wire->talking)
         read_all(wire);
     link->reading--;
+    if (wire->first != first && wire->first != wire->end)
+        wire->moved_ns = link_now(link);
     for (unsigned i = 0; i < link->wire_count; i++)
         if (link->wires[i].talking)
             link_flush(&link->wires[i]);

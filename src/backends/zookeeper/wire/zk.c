@@ -64,13 +64,17 @@ static int64_t least(int64_t a, int64_t b)
 }
 
 /* When the leader must have been heard of, so that there is time to go elsewhere; and
- * when the oldest request must have been answered. */
+ * when the oldest request must have been answered, for which a reply to one before it
+ * gives it new time. */
 static int64_t late_at(const struct zk *zk)
 {
     const struct zk_call *oldest = zk_ring_oldest(&zk->ring);
     int64_t at = zk->base_ns + zk->session_ns / 4 * 3;
 
-    return oldest ? least(at, oldest->sent_ns + zk->settings.request_ns) : at;
+    if (!oldest)
+        return at;
+    int64_t since = oldest->sent_ns > zk->moved_ns ? oldest->sent_ns : zk->moved_ns;
+    return least(at, since + zk->settings.request_ns);
 }
 
 /* When to ask for a sign of the leader. */

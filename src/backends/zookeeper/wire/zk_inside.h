@@ -132,6 +132,7 @@ struct zk {
 
     int32_t xid;
     struct zk_ring ring;
+    int64_t moved_ns;   /* a reply came, and others were still to come */
     unsigned gathering; /* inside of a read, or between zk_gather() and zk_flush() */
     struct zk_lists lists;
     struct zk_watches watches;

@@ -278,11 +278,13 @@ static void read_all(struct zk *zk)
 
 void zk_read(struct zk *zk)
 {
-    uint32_t connection = zk->connection;
+    uint32_t connection = zk->connection, first = zk->ring.first;
 
     zk->gathering++;
     read_all(zk);
     zk->gathering--;
+    if (zk->ring.first != first && zk_ring_oldest(&zk->ring))
+        zk->moved_ns = zk_now(zk);
     if (zk->connection == connection)
         zk_flush_soon(zk);
     zk_lists_trim(&zk->lists);
