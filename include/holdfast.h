@@ -468,7 +468,8 @@ typedef struct hf_report hf_report;
 
 /* Who holds and who waits. With `prefix` all names that begin with `name` ("" is all
  * of them), else that name alone; a free name gives an empty report. Free it with
- * hf_report_free(). A snapshot: it may be old when you read it. */
+ * hf_report_free(). A snapshot: it may be old when you read it. A large store takes its
+ * time: HF_EUNREACHABLE is one that says nothing for request_timeout_ms. */
 HF_API int hf_inspect(hf_client *client, const char *name, bool prefix,
                       hf_report **ret_report, hf_error *why);
 HF_API size_t hf_report_count(const hf_report *report);

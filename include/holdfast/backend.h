@@ -207,6 +207,9 @@ struct hf_host_ops {
     void (*entry)(struct hf_host *, struct hf_request *, const hf_entry *);
     void (*cell_data)(struct hf_host *, struct hf_request *, const void *, size_t);
     void (*finding)(struct hf_host *, struct hf_request *, const hf_finding *);
+    /* A part of a long answer has come in, whether there was something to tell in it or
+     * not: the time that core waits for this request begins anew. */
+    void (*progress)(struct hf_host *, struct hf_request *);
 
     /* The loop. add_fd: 0 or HF_ESYSTEM, HF_ENOMEM; one watch per descriptor; remove it
      * before closing it. set_timer: 0 or HF_ENOMEM; moves a timer that is set, which

@@ -328,6 +328,7 @@ struct asked {
 };
 int hf__request(hf_client *client, struct asked *asked, hf_error *why);
 void hf__request_answer(struct hf_op *op, int rc, const hf_error *why);
+void hf__request_progress(struct hf_op *op);
 void hf__request_timeout(struct hf_op *op);
 struct hf_op *hf__request_op(struct hf_request *request);
 int hf__request_named(hf_client *client, struct asked *asked, int verb,

@@ -180,6 +180,12 @@ static void host_finding(struct hf_host *host, struct hf_request *request,
     hf__report_find(request, finding);
 }
 
+static void host_progress(struct hf_host *host, struct hf_request *request)
+{
+    (void)host;
+    hf__request_progress(hf__request_op(request));
+}
+
 static int host_add_fd(struct hf_host *host, int fd, uint32_t events,
                        hf_fd_cb *callback, void *arg)
 {
@@ -221,6 +227,7 @@ const struct hf_host_ops hf__host_ops = {
     .entry = host_entry,
     .cell_data = host_cell_data,
     .finding = host_finding,
+    .progress = host_progress,
     .add_fd = host_add_fd,
     .remove_fd = host_remove_fd,
     .set_timer = host_set_timer,

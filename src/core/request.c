@@ -6,6 +6,9 @@
  * Under the client's lock; the caller waits. A request that gets no answer is repeated
  * under the same id, a few times; the store does it once. If it changes something and
  * no answer ever comes, the caller is told that the outcome is open.
+ *
+ * No answer is silence for a request timeout: a walk over a large store may take longer
+ * as long as the store says that it goes on. The tries are counted all the same.
  */
 #include "client.h"
 
@@ -86,6 +89,12 @@ void hf__request_answer(struct hf_op *op, int rc, const hf_error *why)
         op->resend = true;
         hf__op_timer(op, hf__now() + (INT64_C(10) << op->tries) * HF_NS_PER_MS);
     }
+}
+
+void hf__request_progress(struct hf_op *op)
+{
+    if (!op->finished && !op->resend)
+        hf__op_timer(op, hf__now() + op->client->request_ns);
 }
 
 void hf__request_timeout(struct hf_op *op)

@@ -276,6 +276,13 @@ static void host_finding(struct hf_host *host, struct hf_request *request,
         s->outer->ops->finding(s->outer, request, finding);
 }
 
+static void host_progress(struct hf_host *host, struct hf_request *request)
+{
+    struct session *s = session_of(host);
+    if (!data_is_lost(s, request) && !hf__fault_paused())
+        s->outer->ops->progress(s->outer, request);
+}
+
 static int host_add_fd(struct hf_host *host, int fd, uint32_t events,
                        hf_fd_cb *callback, void *arg)
 {
@@ -321,6 +328,7 @@ const struct hf_host_ops hf__fault_host_ops = {
     .entry = host_entry,
     .cell_data = host_cell_data,
     .finding = host_finding,
+    .progress = host_progress,
     .add_fd = host_add_fd,
     .remove_fd = host_remove_fd,
     .set_timer = host_set_timer,

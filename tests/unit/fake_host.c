@@ -151,6 +151,12 @@ static void host_finding(struct hf_host *host, struct hf_request *request,
     snprintf(copy->fix, sizeof(copy->fix), "%s", finding->fix);
 }
 
+static void host_progress(struct hf_host *host, struct hf_request *request)
+{
+    (void)request;
+    ck_assert_uint_gt(fake_of(host)->calls, 0);
+}
+
 /* ---- Loop ------------------------------------------------------------------------ */
 
 static int host_add_fd(struct hf_host *host, int fd, uint32_t events,
@@ -217,6 +223,7 @@ static const struct hf_host_ops ops = {
     .entry = host_entry,
     .cell_data = host_cell_data,
     .finding = host_finding,
+    .progress = host_progress,
     .add_fd = host_add_fd,
     .remove_fd = host_remove_fd,
     .set_timer = host_set_timer,

@@ -244,7 +244,7 @@ static void take_caller(struct peer *peer)
         setsockopt(peer->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
-static bool await_frame(struct peer *peer, struct jute *ret)
+bool peer_wait(struct peer *peer, struct jute *ret)
 {
     for (int i = 0; i < 50; i++) {
         hear_more(peer, 100);
@@ -260,14 +260,14 @@ static void *greet_first(void *arg)
     struct jute record;
 
     take_caller(peer);
-    if (peer->fd < 0 || !await_frame(peer, &record))
+    if (peer->fd < 0 || !peer_wait(peer, &record))
         return NULL;
     hello_read(peer, record);
     if (peer->greets_len)
         send(peer->fd, peer->greets, peer->greets_len, MSG_NOSIGNAL);
     else
         shutdown(peer->fd, SHUT_RDWR);
-    if (peer->will_check && await_frame(peer, &record)) {
+    if (peer->will_check && peer_wait(peer, &record)) {
         peer->taken = 0; /* for the test to look at */
         peer_reply(peer, ZK_XID_AUTH, 0, peer->verdict);
     }

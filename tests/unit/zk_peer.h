@@ -64,6 +64,8 @@ struct jute peer_hear(struct peer *peer, struct stage *stage);
 /* The same; it must be of that kind. Its xid is returned, its body left in `ret`. */
 int32_t peer_expect(struct peer *peer, struct stage *stage, enum zk_opcode opcode,
                     struct jute *ret);
+/* For a thread that plays the server alone; false: nothing came for a while. */
+bool peer_wait(struct peer *peer, struct jute *ret);
 bool peer_quiet(struct peer *peer, struct stage *stage); /* nothing more came */
 
 void peer_say(struct peer *peer, const void *bytes, size_t len);

@@ -162,6 +162,7 @@ static void diagnose_reply(void *session, void *subject, uint64_t part,
             me->host->ops->answered(me->host, request, rc, &why);
         return;
     }
+    me->host->ops->progress(me->host, request);
     if (part == PART_INFO && rc == 0 && nodes[0].type == RESP_TEXT) {
         look_at_version(me, request, nodes);
         look_at_memory(me, request, nodes);

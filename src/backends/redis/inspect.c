@@ -79,6 +79,15 @@ static void survey_end(struct redis_session *me, struct survey *survey)
         me->host->ops->answered(me->host, request, rc, rc ? &why : NULL);
 }
 
+/* Each reply is a step, also one with nothing to tell: most keys are no locks. */
+static void survey_heard(struct redis_session *me, struct survey *survey,
+                         const struct resp *nodes)
+{
+    survey->under_way--;
+    if (nodes && survey->request)
+        me->host->ops->progress(me->host, survey->request);
+}
+
 static bool survey_add(struct survey *survey, const char *name, size_t len)
 {
     if (survey->count == survey->room) {
@@ -210,7 +219,7 @@ static void inspect_reply(void *session, void *subject, uint64_t word,
     hf_error why;
     struct row row;
     int rc = reply_error(nodes, gone, &why);
-    survey->under_way--;
+    survey_heard(me, survey, nodes);
     /* Found by prefix it may be any hash; and what is no lock has nothing to tell. */
     if (rc != 0 && !(rc == HF_EMISMATCH && survey->names))
         survey_fail(survey, rc, &why);
@@ -297,7 +306,7 @@ static void scan_reply(void *session, void *subject, uint64_t word,
     hf_error why;
     static const struct resp_arg start = { "0", 1 };
     int rc = reply_error(nodes, gone, &why);
-    survey->under_way--;
+    survey_heard(me, survey, nodes);
     const struct resp *cursor = rc == 0 ? resp_at(nodes, 0, 0) : NULL;
     const struct resp *found = rc == 0 ? resp_at(nodes, 0, 1) : NULL;
     if (rc == 0 && (!cursor || !found || found->type != RESP_ARRAY))

@@ -73,6 +73,24 @@ bool survey_name(const struct sight *sight, char name[HF_NAME_MAX + 1])
 
 /* ---- The walk -------------------------------------------------------------------- */
 
+/* Each reply is a step, also one with nothing to tell: most folders are no locks. */
+static void survey_heard(struct keeper *me, struct survey *survey,
+                         const struct zk_reply *reply)
+{
+    if (reply)
+        me->host->ops->progress(me->host, survey->job.request);
+}
+
+/* Nobody waits for it, and it tells nothing but that the server is there. */
+static void synced(void *session, void *subject, uint64_t word,
+                   const struct zk_reply *reply, int64_t sent_ns, const hf_error *gone)
+{
+    (void)word;
+    (void)sent_ns;
+    (void)gone;
+    survey_heard(session, subject, reply);
+}
+
 static void survey_free(struct keeper *me, struct job *job)
 {
     struct survey *survey = HF_CONTAINER(job, struct survey, job);
@@ -146,6 +164,7 @@ void survey_done(void *session, void *subject, uint64_t word,
     (void)word;
     (void)sent_ns;
     struct survey *survey = subject;
+    survey_heard(session, survey, reply);
     survey_judge(survey, reply, gone);
     survey->under_way--;
     survey_go(session, survey);
@@ -445,6 +464,7 @@ static void sight_reply(void *session, void *subject, uint64_t word,
     struct sight *sight = subject;
     struct survey *survey = sight->survey;
     bool closed = reply && reply->error == ZK_NOAUTH;
+    survey_heard(me, survey, reply);
     if (closed && sight->what == SIGHT_NODE && !sight->unreadable) {
         sight->unreadable = true;
         hf__list_remove(&sight->link);
@@ -505,6 +525,6 @@ struct survey *survey_begin(struct keeper *me, struct hf_request *request, bool 
         sight->folder_len = len;
         sight->way = prefix;
     }
-    zk_sync(me->zk, path, NULL, NULL, 0);
+    zk_sync(me->zk, path, synced, survey, 0);
     return survey;
 }
