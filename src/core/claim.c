@@ -69,14 +69,13 @@ void hf__claim_attempt(struct claim *claim)
 
 /* Less than was asked is the most that this store can promise at a time: renewed, and
  * if the lease was to be a fixed one, until that is over. */
-static void take_less(struct claim *claim, int64_t ttl_ns)
+static void take_less(struct claim *claim)
 {
     if (!claim->renew && !claim->max_hold_ns) {
         claim->max_hold_ns = claim->ttl_ns;
         claim->fixed_end = true;
     }
     claim->renew = true;
-    claim->ttl_ns = ttl_ns;
     hf__need_timers(claim->client, NULL); /* without, it is lost a little early */
 }
 
@@ -90,8 +89,8 @@ void hf__claim_granted(struct claim *claim, const struct hf_grant *grant)
     claim->valid_until = HF_NEVER;
     if (grant->ttl_ns) {
         int64_t from = grant->since_ns ? grant->since_ns : claim->asked_at;
-        if (grant->ttl_ns < claim->ticket.ttl_ns - HF_NS_PER_MS)
-            take_less(claim, grant->ttl_ns);
+        if (hf__take_piece(claim, grant->ttl_ns, claim->ticket.ttl_ns))
+            take_less(claim);
         claim->asked_at = from;
         claim->valid_until = from + grant->ttl_ns - hf__drift(grant->ttl_ns);
         claim->end_at = claim->max_hold_ns ? from + claim->max_hold_ns : HF_NEVER;
@@ -226,7 +225,7 @@ static bool may_hand_off(const struct claim *claim)
         !claim->tokens_left || claim->handoffs >= client->handoff || client->closing)
         return false;
     return claim->valid_until == HF_NEVER ||
-           claim->valid_until - hf__now() > claim->ttl_ns / 3;
+           claim->valid_until - hf__now() > claim->piece_ns / 3;
 }
 
 /* To the next of this client, if there is one and it may be. */

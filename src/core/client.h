@@ -68,8 +68,9 @@ struct claim {
     int64_t renew_at;
     int64_t renew_sent; /* before the renewal under way left */
     int64_t max_hold_ns;
-    int64_t end_at; /* the lease never goes beyond; HF_NEVER without max_hold_ns */
-    int64_t ttl_ns; /* what to ask for; 0: none */
+    int64_t end_at;   /* the lease never goes beyond; HF_NEVER without max_hold_ns */
+    int64_t ttl_ns;   /* what to ask for; 0: none */
+    int64_t piece_ns; /* what the store promises of it at a time: when to renew */
     uint8_t state;
     uint8_t want_index;   /* in the caller's order */
     uint8_t withdrawal;   /* enum hf_withdrawal, when CLAIM_LEFT */
@@ -316,6 +317,8 @@ void hf__renew_answer(struct claim *claim, enum hf_renewal answer,
                       const struct hf_lease *given);
 int hf__hold_ask(struct hf_hold *hold, int64_t ttl_ns, bool extend, hf_error *why);
 int64_t hf__drift(int64_t ttl_ns);
+/* True if the store gave less than was wanted of it. */
+bool hf__take_piece(struct claim *claim, int64_t given_ns, int64_t wanted_ns);
 
 /* request.c */
 struct asked {

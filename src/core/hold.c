@@ -100,7 +100,7 @@ static int64_t doubt_at(const struct claim *claim)
 {
     if (!claim->renew || claim->valid_until == HF_NEVER)
         return HF_NEVER;
-    return claim->asked_at + claim->ttl_ns * 2 / 3;
+    return claim->asked_at + claim->piece_ns * 2 / 3;
 }
 
 void hf__hold_refresh(struct hf_hold *hold)

@@ -4,8 +4,10 @@
  *
  * Validity always counts from before the request left, less the drift allowed between
  * two clocks. Renewals are due at a third of the lease; what is due soon goes along in
- * one request of up to HF_RENEW_BATCH tickets. No answer is not a loss: the renewal is
- * repeated until the validity is over by our own clock, and only then is the hold lost.
+ * one request of up to HF_RENEW_BATCH tickets. A store may give less than was asked:
+ * that sets the pace until it gives more, and all is asked for each time. No answer is
+ * not a loss: the renewal is repeated until the validity is over by our own clock, and
+ * only then is the hold lost.
  *
  * claim->timer serves a held claim for the repeat and for the end of its validity.
  */
@@ -20,6 +22,15 @@
 int64_t hf__drift(int64_t ttl_ns)
 {
     return ttl_ns / 100;
+}
+
+/* As long as it gives what is wanted, the lease sets the pace: it may be near its end,
+ * after which there is nothing to renew. */
+bool hf__take_piece(struct claim *claim, int64_t given_ns, int64_t wanted_ns)
+{
+    bool less = given_ns < wanted_ns - HF_NS_PER_MS;
+    claim->piece_ns = less ? given_ns : claim->ttl_ns;
+    return less;
 }
 
 /* ---- schedule ------------------------------------------------------------------ */
@@ -65,12 +76,12 @@ void hf__renew_schedule(struct claim *claim)
 {
     if (claim->valid_until == HF_NEVER || claim->state != CLAIM_HELD)
         return;
-    if (!claim->renew || claim->asked_at + claim->ttl_ns / 3 >= claim->end_at) {
+    if (!claim->renew || claim->asked_at + claim->piece_ns / 3 >= claim->end_at) {
         hf__claim_timer(claim, claim->valid_until);
         return;
     }
     if (!hf__linked(&claim->renewal))
-        schedule_at(claim, claim->asked_at + claim->ttl_ns / 3);
+        schedule_at(claim, claim->asked_at + claim->piece_ns / 3);
 }
 
 void hf__renew_stop(struct claim *claim)
@@ -86,7 +97,7 @@ void hf__renew_stop(struct claim *claim)
 /* When to ask again if no answer comes; never after the end. */
 static int64_t repeat_at(const struct claim *claim, int64_t now)
 {
-    int64_t wait = claim->ttl_ns / 10;
+    int64_t wait = claim->piece_ns / 10;
     if (wait > claim->client->request_ns)
         wait = claim->client->request_ns;
     int64_t at = now + (wait > HF_NS_PER_MS ? wait : HF_NS_PER_MS);
@@ -119,7 +130,7 @@ void hf__renew_due(void *arg)
             struct hf_link *link = hf__list_first(&client->renewals);
             struct claim *claim =
                 link ? HF_CONTAINER(link, struct claim, renewal) : NULL;
-            if (!claim || claim->renew_at > now + claim->ttl_ns / 10)
+            if (!claim || claim->renew_at > now + claim->piece_ns / 10)
                 break;
             hf__list_remove(link);
             prepare(claim, now);
@@ -150,7 +161,7 @@ static void refresh_holds(struct claim *claim)
 static void tell_doubt(struct claim *claim, int64_t now)
 {
     if (claim->doubt_told || !claim->renew ||
-        now < claim->asked_at + claim->ttl_ns * 2 / 3)
+        now < claim->asked_at + claim->piece_ns * 2 / 3)
         return;
     claim->doubt_told = true;
     for (HF_EACH(link, &claim->parts))
@@ -178,9 +189,7 @@ static void renewed(struct claim *claim, const struct hf_lease *lease)
 {
     if (lease->since_ns < claim->asked_at)
         return; /* older than what we know */
-    if (lease->since_ns >= claim->renew_sent &&
-        lease->ttl_ns < lease_wanted(claim, claim->renew_sent) - HF_NS_PER_MS)
-        claim->ttl_ns = lease->ttl_ns; /* the most the store can promise at a time */
+    hf__take_piece(claim, lease->ttl_ns, lease_wanted(claim, lease->since_ns));
     claim->asked_at = lease->since_ns;
     claim->valid_until = lease->since_ns + lease->ttl_ns - hf__drift(lease->ttl_ns);
     claim->doubt_told = false;

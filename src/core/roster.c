@@ -63,7 +63,7 @@ static void claim_reset(struct claim *claim)
     claim->asked_at = claim->renew_at = claim->renew_sent = 0;
     claim->valid_until = HF_NEVER;
     claim->end_at = HF_NEVER;
-    claim->ttl_ns = 0;
+    claim->ttl_ns = claim->piece_ns = 0;
     claim->max_hold_ns = 0;
     claim->state = CLAIM_NEW;
     claim->combine = claim->reentrant = claim->renew = claim->pinned = false;
