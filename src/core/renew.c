@@ -112,10 +112,33 @@ static int64_t lease_wanted(const struct claim *claim, int64_t now)
     return ttl > 0 ? ttl : 1;
 }
 
+static int64_t end_of(int64_t since_ns, int64_t ttl_ns)
+{
+    return since_ns + ttl_ns - hf__drift(ttl_ns);
+}
+
+static void refresh_holds(struct claim *claim)
+{
+    for (HF_EACH(link, &claim->parts))
+        hf__hold_refresh(HF_CONTAINER(link, struct hold_part, link)->hold);
+}
+
+/* A shorter lease counts from when it is asked for: the store may have it without our
+ * ever hearing so. */
+static void believe_less(struct claim *claim)
+{
+    int64_t end = end_of(claim->renew_sent, claim->ticket.ttl_ns);
+    if (end >= claim->valid_until)
+        return;
+    claim->valid_until = end;
+    refresh_holds(claim);
+}
+
 static void prepare(struct claim *claim, int64_t now)
 {
     claim->renew_sent = now;
     claim->ticket.ttl_ns = lease_wanted(claim, now);
+    believe_less(claim);
     hf__claim_timer(claim, repeat_at(claim, now));
 }
 
@@ -152,12 +175,6 @@ static void renew_one(struct claim *claim, enum hf_renew_mode mode)
 
 /* ---- answers ------------------------------------------------------------------- */
 
-static void refresh_holds(struct claim *claim)
-{
-    for (HF_EACH(link, &claim->parts))
-        hf__hold_refresh(HF_CONTAINER(link, struct hold_part, link)->hold);
-}
-
 static void tell_doubt(struct claim *claim, int64_t now)
 {
     if (claim->doubt_told || !claim->renew ||
@@ -191,7 +208,9 @@ static void renewed(struct claim *claim, const struct hf_lease *lease)
         return; /* older than what we know */
     hf__take_piece(claim, lease->ttl_ns, lease_wanted(claim, lease->since_ns));
     claim->asked_at = lease->since_ns;
-    claim->valid_until = lease->since_ns + lease->ttl_ns - hf__drift(lease->ttl_ns);
+    claim->valid_until = end_of(lease->since_ns, lease->ttl_ns);
+    if (lease->since_ns < claim->renew_sent)
+        believe_less(claim);
     claim->doubt_told = false;
     hf__claim_timer(claim, HF_NEVER);
     refresh_holds(claim);

@@ -27,6 +27,8 @@
 static hf_client *client;
 static _Atomic int64_t most = INT64_MAX; /* of a lease at a time, ms */
 static atomic_bool deaf;                 /* renewals get no answer */
+static struct hf_lease kept;             /* what the first of them would have been */
+static atomic_bool late;                 /* the next one is answered with that */
 static atomic_int renewals, others;      /* of "thing", of whatever else */
 static _Atomic int64_t asked;            /* the lease of the last one of "thing", ms */
 
@@ -79,9 +81,15 @@ static void piece_renew(void *session, struct hf_ticket *const *tickets, size_t 
         } else {
             atomic_fetch_add(&others, 1);
         }
-        if (!deaf)
+        if (deaf && !kept.ttl_ns)
+            kept = lease;
+        bool old = late;
+        if (!deaf || old)
             host->ops->renewed(host, tickets[i],
-                               mode == HF_RENEW ? HF_RENEWED : HF_STILL_HELD, &lease);
+                               mode == HF_RENEW ? HF_RENEWED : HF_STILL_HELD,
+                               old ? &kept : &lease);
+        if (old)
+            late = false;
     }
 }
 
@@ -138,9 +146,11 @@ static hf_hold *take(const char *name, int64_t ttl_ms, uint32_t flags)
 
 static hf_hold *begin(int64_t first, uint32_t flags)
 {
+    hf_options given = HF_OPTIONS_INIT;
+    given.request_timeout_ms = 50; /* where there is no answer */
     clock_begin();
     ck_assert_int_eq(hf_backend_register(&store, NULL), 0);
-    ck_assert_int_eq(hf_open("piece:", NULL, &client, NULL), 0);
+    ck_assert_int_eq(hf_open("piece:", &given, &client, NULL), 0);
     most = first;
     return take("thing", TTL, flags);
 }
@@ -259,5 +269,38 @@ START_TEST(extended_in_pieces)
 }
 END_TEST
 
+/* The store may have heard it, and ends the lease then. */
+START_TEST(shortened_without_an_answer)
+{
+    hf_hold *hold = begin(INT64_MAX, 0);
+    deaf = true;
+    ck_assert_int_eq(hf_hold_extend(hold, PIECE, NULL), HF_EUNREACHABLE);
+    ck_assert_int_eq(asked, PIECE);
+    ck_assert_int_le(hf_hold_left_ms(hold), PIECE);
+    clock_pass(PIECE);
+    ck_assert_int_eq(hf_hold_state(hold), HF_LOST);
+    ck_assert_int_eq(hf_release(hold, NULL), HF_ELOST);
+    hf_close(client);
+}
+END_TEST
+
+/* Nor is it believed for longer because of what was answered before that. */
+START_TEST(shortened_before_an_older_answer)
+{
+    hf_hold *hold = begin(INT64_MAX, 0);
+    deaf = true;
+    step(TTL / 3 + 1, TTL);
+    ck_assert_int_eq(hf_hold_extend(hold, PIECE, NULL), HF_EUNREACHABLE);
+    late = true;
+    EVENTUALLY(!late);
+    ck_assert_int_le(hf_hold_left_ms(hold), PIECE);
+    deaf = false;
+    EVENTUALLY(lasts(hold, PIECE));
+    ck_assert_int_eq(hf_release(hold, NULL), 0);
+    hf_close(client);
+}
+END_TEST
+
 UNIT_MAIN("renew", less_for_once_is_not_less_for_ever, the_pace_is_found_again,
-          doubt_goes_by_the_piece, a_fixed_end_stays, extended_in_pieces)
+          doubt_goes_by_the_piece, a_fixed_end_stays, extended_in_pieces,
+          shortened_without_an_answer, shortened_before_an_older_answer)
