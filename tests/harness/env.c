@@ -76,7 +76,7 @@ int64_t hasty_ms(const struct env *e)
 {
     if (e->store->caps & HF_CAP_CRASH)
         return 20;
-    return e->store->prepare ? 1000 : 60; /* a server; a slow one */
+    return e->store->prepare ? 1000 : 120; /* a slow server; a server */
 }
 
 /* ---- The clock ------------------------------------------------------------------- */
