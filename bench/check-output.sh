@@ -53,6 +53,10 @@ redis contended_8proc_fair
 redis contended_8proc_fair_requests
 redis contended_8proc_fair_slowest_share
 redis contended_8proc_fair_max_over_median
+redis contended_8proc_scripted_limit
+redis contended_8proc_of_scripted
+redis contended_8proc_cores_scripted_limit
+redis contended_8proc_cores_of_scripted
 redis contended_8thr_over_raw_pairs
 redis threads_64
 redis threads_64_redis_benchmark
