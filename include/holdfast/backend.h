@@ -183,9 +183,10 @@ struct hf_host_ops {
     /* Answers to attempt. `queued`: stands in the queue; the grant will be pushed
      * (`granted`), or `notice` says "attempt again", or, if retry_ns > 0, core attempts
      * again after that time at the latest. `busy` is for HF_TICKET_TRY only. `failed`
-     * ends the ticket: nothing is queued. HF_EUNREACHABLE (this attempt cannot have
-     * got there) and HF_EUNCERTAIN (it may have) leave it open: core attempts again,
-     * withdraws, or forgets a ticket of which no attempt got there. */
+     * ends the ticket: this attempt has queued nothing, and if one before it may have,
+     * core withdraws. HF_EUNREACHABLE (this attempt cannot have got there) and
+     * HF_EUNCERTAIN (it may have) leave it open: core attempts again, withdraws, or
+     * forgets a ticket of which no attempt got there. */
     void (*granted)(struct hf_host *, struct hf_ticket *, const struct hf_grant *);
     void (*queued)(struct hf_host *, struct hf_ticket *, int64_t retry_ns);
     void (*notice)(struct hf_host *, struct hf_ticket *);

@@ -172,10 +172,11 @@ static void undo_claim(struct hf_op *op, uint32_t index)
     }
     if (others || claim->state == CLAIM_LEAVING || claim->state == CLAIM_LEFT)
         return; /* somebody else gives it up, and is told */
-    hf__claim_leave(claim, op);
+    bool refused = claim->state == CLAIM_FAILED; /* is told at once */
+    hf__claim_leave(claim, refused ? NULL : op);
     if (claim->state == CLAIM_LEFT) {
         claim->leaver = NULL;
-        op->pending--;
+        op->pending -= !refused;
         hf__claim_left(claim);
     }
 }

@@ -154,8 +154,10 @@ void hf__claim_interest(struct claim *claim)
 void hf__claim_leave(struct claim *claim, struct hf_op *leaver)
 {
     bool asked = claim->state == CLAIM_ASKED;
+    bool refused = claim->state == CLAIM_FAILED; /* and maybe taken before */
     bool in_store = (asked && !claim->unsent) || claim->state == CLAIM_QUEUED ||
-                    claim->state == CLAIM_HELD || claim->state == CLAIM_LOST;
+                    claim->state == CLAIM_HELD || claim->state == CLAIM_LOST ||
+                    (refused && claim->doubted);
     if (asked && claim->unsent)
         claim->client->store->forget(claim->client->session, &claim->ticket);
     claim->offered = false;

@@ -302,6 +302,32 @@ static void memory_full(void)
            hf_error_name(rc));
 }
 
+/* A waiter asks again when the lease it waits for should be over. It is refused then,
+ * and its place in the queue, which it had before, must not be left to nobody. */
+static void memory_full_while_waiting(void)
+{
+    hf_hold *other = NULL;
+    world_start(NULL);
+    hf_client *client = opened();
+    hf_client *late = opened();
+    hf_hold *hold = locked(client, "held", STEADY_MS);
+    hf_op *op = waiting(late, "held", LEASE_MS);
+    raw_say(world.raw, "CONFIG SET maxmemory 1");
+    int rc = hf_op_wait(op, PATIENCE_MS, &other, NULL);
+    CHECK_RC(rc, HF_EFULL);
+    hf_op_free(op);
+    EVENTUALLY(raw_number(world.raw, "LLEN holdfast_queue:{held}") == 0);
+    CHECK_EQ(hf_hold_state(hold), HF_HELD);
+    raw_say(world.raw, "CONFIG SET maxmemory 0");
+    CHECK_RC(hf_release(hold, NULL), 0);
+    int64_t back = check_recovers(late);
+    hf_close(client);
+    hf_close(late);
+    check_nothing_left(0);
+    report("out of memory while waited for", back, "holder held, waiter %s",
+           hf_error_name(rc));
+}
+
 const struct fault_case server_cases[] = {
     { "short-sleep", short_sleep },
     { "long-sleep", long_sleep },
@@ -313,5 +339,6 @@ const struct fault_case server_cases[] = {
     { "flushed-while-waiting", flushed_while_waiting },
     { "evicted", evicted },
     { "memory-full", memory_full },
+    { "memory-full-while-waiting", memory_full_while_waiting },
     { NULL, NULL },
 };
