@@ -110,7 +110,7 @@ static const struct hf_backend store = {
 
 /* ---- The waiter ------------------------------------------------------------------ */
 
-/* Waits in vain; returns how often it was withdrawn by the time the client is closed. */
+/* Waits in vain; returns how often it was withdrawn until the client was closed. */
 static int withdrawals_of(enum first what, int unheard)
 {
     hf_client *client = NULL;
