@@ -268,6 +268,7 @@ static void evicted(void)
     CHECK_RC(hf_hold_verify(hold, NULL), HF_ELOST);
     EVENTUALLY(atomic_load(&events.lost) == 1);
     CHECK_RC(hf_release(hold, NULL), HF_ELOST);
+    raw_say(world.raw, "CONFIG SET maxmemory 0"); /* or the next one is evicted, too */
     int64_t back = check_recovers(client);
     hf_close(client);
     raw_say(world.raw, "FLUSHALL");
