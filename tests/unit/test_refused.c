@@ -7,8 +7,8 @@
  */
 #include "unit.h"
 
-#include "../../include/holdfast/backend.h"
 #include "../../src/base/clock.h"
+#include "unit_store.h"
 
 #include <stdatomic.h>
 
@@ -28,12 +28,6 @@ static int full_open(void *session, struct hf_host *host, const struct hf_url *u
     *(struct hf_host **)session = host;
     *ret_caps = HF_CAP_MUTEX;
     return 0;
-}
-
-static void full_close(void *session, bool forked)
-{
-    (void)session;
-    (void)forked;
 }
 
 static void refuse(struct hf_host *host, struct hf_ticket *ticket, int code)
@@ -70,24 +64,6 @@ static void full_renew(void *session, struct hf_ticket *const *tickets, size_t c
     (void)mode;
 }
 
-static void full_interest(void *session, struct hf_ticket *ticket)
-{
-    (void)session;
-    (void)ticket;
-}
-
-static void full_ask(void *session, struct hf_request *request)
-{
-    struct hf_host *host = *(struct hf_host **)session;
-    host->ops->answered(host, request, HF_EUNSUPPORTED, NULL);
-}
-
-static void full_forget(void *session, const void *ticket_or_request)
-{
-    (void)session;
-    (void)ticket_or_request;
-}
-
 static const char *const schemes[] = { "full", NULL };
 static const char *const options[] = { NULL };
 
@@ -99,13 +75,13 @@ static const struct hf_backend store = {
     .options = options,
     .session_size = sizeof(struct hf_host *),
     .open = full_open,
-    .close = full_close,
+    .close = quiet_close,
     .attempt = full_attempt,
     .withdraw = full_withdraw,
     .renew = full_renew,
-    .interest = full_interest,
-    .ask = full_ask,
-    .forget = full_forget,
+    .interest = quiet_interest,
+    .ask = quiet_ask,
+    .forget = quiet_forget,
 };
 
 /* ---- The waiter ------------------------------------------------------------------ */

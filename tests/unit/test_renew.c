@@ -7,8 +7,8 @@
  */
 #include "unit.h"
 
-#include "../../include/holdfast/backend.h"
 #include "unit_clock.h"
+#include "unit_store.h"
 
 #include <poll.h>
 #include <stdatomic.h>
@@ -50,12 +50,6 @@ static int piece_open(void *session, struct hf_host *host, const struct hf_url *
     return 0;
 }
 
-static void piece_close(void *session, bool forked)
-{
-    (void)session;
-    (void)forked;
-}
-
 static void piece_attempt(void *session, struct hf_ticket *ticket)
 {
     struct hf_host *host = *(struct hf_host **)session;
@@ -93,24 +87,6 @@ static void piece_renew(void *session, struct hf_ticket *const *tickets, size_t 
     }
 }
 
-static void piece_interest(void *session, struct hf_ticket *ticket)
-{
-    (void)session;
-    (void)ticket;
-}
-
-static void piece_ask(void *session, struct hf_request *request)
-{
-    struct hf_host *host = *(struct hf_host **)session;
-    host->ops->answered(host, request, HF_EUNSUPPORTED, NULL);
-}
-
-static void piece_forget(void *session, const void *ticket_or_request)
-{
-    (void)session;
-    (void)ticket_or_request;
-}
-
 static const char *const schemes[] = { "piece", NULL };
 static const char *const options[] = { NULL };
 
@@ -122,13 +98,13 @@ static const struct hf_backend store = {
     .options = options,
     .session_size = sizeof(struct hf_host *),
     .open = piece_open,
-    .close = piece_close,
+    .close = quiet_close,
     .attempt = piece_attempt,
     .withdraw = piece_withdraw,
     .renew = piece_renew,
-    .interest = piece_interest,
-    .ask = piece_ask,
-    .forget = piece_forget,
+    .interest = quiet_interest,
+    .ask = quiet_ask,
+    .forget = quiet_forget,
 };
 
 /* ---- The holder ------------------------------------------------------------------ */
