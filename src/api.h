@@ -10,7 +10,7 @@
 /* Every call that may wait begins like this. */
 static inline hf_client *enter_to_wait(hf_client *handle, int *ret_rc, hf_error *why)
 {
-    if (hf__in_callback(hf__handle_object(handle)) && handle) {
+    if (hf__in_callback(hf__handle_object(handle, HANDLE_CLIENT))) {
         *ret_rc = hf__fail_code(why, HF_ECALLBACK);
         return NULL;
     }

@@ -100,7 +100,7 @@ int hf_release(hf_hold *handle, hf_error *why)
         return 0;
     struct hf_hold *hold = hf__hold_enter(handle, &rc, why);
     if (rc == HF_ECLOSED)
-        hf__hold_discard(hf__handle_object(handle), hf__handle_tag(handle));
+        hf__hold_discard(hf__handle_object(handle, HANDLE_HOLD), hf__handle_tag(handle));
     if (!hold)
         return rc;
     hf_client *client = hold->client;
@@ -137,7 +137,7 @@ int hf_release_async(hf_hold *handle, hf_done_cb *callback, void *user, hf_error
         return hf__fail(why, HF_EINVAL, "the hold is NULL");
     struct hf_hold *hold = hf__hold_enter(handle, &rc, why);
     if (rc == HF_ECLOSED)
-        hf__hold_discard(hf__handle_object(handle), hf__handle_tag(handle));
+        hf__hold_discard(hf__handle_object(handle, HANDLE_HOLD), hf__handle_tag(handle));
     if (!hold)
         return rc;
     hf_client *client = hold->client;
@@ -252,14 +252,12 @@ void hf_op_free(hf_op *op)
 
 size_t hf_hold_count(const hf_hold *handle)
 {
-    const struct hf_hold *hold = hf__hold_peek(handle);
-    return hold ? hold->count : 0;
+    return hf__hold_count(handle);
 }
 
 uint64_t hf_hold_token(const hf_hold *handle, size_t index)
 {
-    const struct hf_hold *hold = hf__hold_peek(handle);
-    return hold && index < hold->count ? hold->parts[index].token : 0;
+    return hf__hold_token(handle, index);
 }
 
 enum hf_state hf_hold_state(const hf_hold *handle)

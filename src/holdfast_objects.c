@@ -87,7 +87,7 @@ int hf_latch_wait(hf_client *client, const char *name, int64_t timeout_ms,
                   hf_error *why)
 {
     hf_op *op = NULL;
-    if (client && hf__in_callback(hf__handle_object(client)))
+    if (hf__in_callback(hf__handle_object(client, HANDLE_CLIENT)))
         return hf__fail_code(why, HF_ECALLBACK);
     int rc = start_latch_wait(client, name, timeout_ms, false, NULL, NULL, &op, why);
     if (rc != 0)

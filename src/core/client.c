@@ -27,13 +27,13 @@
 
 hf_client *hf__client_enter(const hf_client *handle, int *ret_rc, hf_error *why)
 {
-    hf_client *client = hf__handle_object(handle);
-    if (!client) {
+    hf_client *client = hf__handle_object(handle, HANDLE_CLIENT);
+    uint32_t tag = hf__handle_tag(handle);
+    if (!handle) {
         *ret_rc = hf__fail(why, HF_EINVAL, "the client is NULL");
         return NULL;
     }
-    uint16_t tag = hf__handle_tag(handle);
-    if (!hf__handle_live(&client->handle, tag)) {
+    if (!client || !hf__handle_live(&client->handle, tag)) {
         *ret_rc = hf__fail_code(why, HF_ECLOSED);
         return NULL;
     }
@@ -123,8 +123,9 @@ static hf_client *client_new(const hf_options *options)
         hf__handle_new(HANDLE_CLIENT, sizeof(*client), offsetof(hf_client, fork_mark));
     if (!client)
         return NULL;
-    if (client->handle.generation == 1)
+    if (!client->lock_made)
         pthread_mutex_init(&client->lock, NULL);
+    client->lock_made = true;
     client->fork_mark = hf__fork_mark();
     client->user_driver = options->driver == HF_DRIVER_USER;
     client->request_ns = HF_DEFAULT_REQUEST_MS * HF_NS_PER_MS;
@@ -156,6 +157,8 @@ static void free_pools(hf_client *client)
     client->free_holds_count = 0;
 }
 
+/* A forked child leaves `emptied` alone: destroying it would wait for the threads of the
+ * parent that wait on it. */
 static void client_free(hf_client *client)
 {
     free_pools(client);
@@ -166,7 +169,8 @@ static void client_free(hf_client *client)
         close(client->outer_fd);
     if (client->done_fd >= 0)
         close(client->done_fd);
-    pthread_cond_destroy(&client->emptied);
+    if (!hf__forked(client->fork_mark))
+        pthread_cond_destroy(&client->emptied);
     hf__handle_retire(client);
 }
 
@@ -332,7 +336,7 @@ static void close_forked(hf_client *client)
 
 void hf__client_close(hf_client *handle)
 {
-    hf_client *client = hf__handle_object(handle);
+    hf_client *client = hf__handle_object(handle, HANDLE_CLIENT);
     if (!client || !hf__handle_live(&client->handle, hf__handle_tag(handle)) ||
         hf__in_callback(client))
         return;

@@ -101,7 +101,7 @@ struct hold_part {
     struct hf_link link; /* claim->parts */
     struct claim *claim; /* NULL once it is out of our hands */
     struct hf_hold *hold;
-    uint64_t token;
+    _Atomic uint64_t token; /* of a single want: read without a lock */
 };
 
 struct hold_watch {
@@ -122,8 +122,8 @@ struct hf_hold {
     atomic_bool lost;
     bool detached;
     bool revoked; /* while nobody watched it */
-    uint32_t count;
-    struct hold_part *parts; /* `one`, or an array */
+    _Atomic uint32_t count;
+    struct hold_part *parts; /* `one`, or an array that goes with the hold */
     struct hold_part one;
     struct hold_watch *watch;
     int64_t end_at;
@@ -177,7 +177,8 @@ struct hf_op {
 
 struct hf_client {
     struct handle handle; /* first */
-    pthread_mutex_t lock;
+    pthread_mutex_t lock; /* made once, and kept when the object is used again */
+    bool lock_made;
     uint64_t fork_mark;
     const struct hf_backend *store;
     void *session;
@@ -290,7 +291,7 @@ void hf__acquire_undo(struct hf_op *op, int rc);
 /* hold.c */
 struct hf_hold *hf__hold_new(hf_client *client, uint32_t count);
 void hf__hold_free(struct hf_hold *hold);
-void hf__hold_discard(struct hf_hold *hold, uint16_t tag); /* of a closed client */
+void hf__hold_discard(struct hf_hold *hold, uint32_t tag); /* of a closed client */
 void hf__hold_take(struct hf_hold *hold, uint32_t index, struct claim *claim);
 void hf__hold_refresh(struct hf_hold *hold);
 void hf__hold_tell(struct hf_hold *hold, enum hf_event event);
@@ -304,6 +305,8 @@ int hf__hold_release_async(struct hf_hold *hold, hf_done_cb *callback, void *use
 void hf__hold_drop(struct hf_hold *hold); /* without the claims, which it has not */
 int hf__hold_watch(struct hf_hold *hold, hf_watch_cb *callback, void *user,
                    hf_error *why);
+uint64_t hf__hold_token(const hf_hold *handle, size_t index);
+size_t hf__hold_count(const hf_hold *handle);
 enum hf_state hf__hold_state(const struct hf_hold *hold, int64_t *ret_left_ms);
 int hf__hold_leave(struct hf_hold *hold, hf_error *why);
 

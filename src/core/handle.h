@@ -2,82 +2,83 @@
 /*
  * Handles that can be told from stale ones.
  *
- * Clients and holds live in memory that is never given back while the process runs.
- * Each carries a generation, and the pointer users get carries the same number in its
- * unused upper bits: a handle that was released, or a client that was closed, no longer
- * matches and is refused instead of followed. (Where pointers have no room, generation
- * checks are limited to the object's own liveness.)
+ * What a user gets is a number, not an address: the index of an object in a table of
+ * the process, and the object's generation. An object is live in odd generations. When
+ * it is released its generation goes up, so every handle from before is refused instead
+ * of followed. Objects are used again but never freed, and one whose generations are
+ * used up is not used again: a stale handle stays stale for as long as the process
+ * runs.
  */
 #ifndef HF_CORE_HANDLE_H
 #define HF_CORE_HANDLE_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+_Static_assert(sizeof(uintptr_t) >= sizeof(uint64_t),
+               "a handle is an index and a generation of 32 bits each");
+
 struct handle {
-    _Atomic uint16_t generation; /* odd: live */
+    _Atomic uint32_t generation; /* odd: live */
+    uint32_t index;              /* in the table */
     uint16_t kind;
     struct handle *next; /* in a free list */
 };
 
 enum handle_kind { HANDLE_CLIENT = 0, HANDLE_HOLD = 1, HANDLE_KINDS };
 
-#if UINTPTR_MAX > 0xffffffffu
-#define HANDLE_SHIFT 48
-#define HANDLE_MASK (((uintptr_t)1 << HANDLE_SHIFT) - 1)
-#else
-#define HANDLE_SHIFT 0
-#define HANDLE_MASK UINTPTR_MAX
-#endif
+#define HANDLE_INDEX_BITS 32
+
+/* After this generation an object is not used again. */
+#define HANDLE_GENERATION_MAX (UINT32_MAX - 1)
 
 /* An object of `size` bytes, live and zeroed, but for the first `keep` bytes of one
  * that was used before. NULL: out of memory. */
 void *hf__handle_new(enum handle_kind kind, size_t size, size_t keep);
 
 /* Makes every handle to it stale, and puts it on the free list: hf__handle_close, then
- * hf__handle_shelve. Who keeps a free list of its own uses the halves. */
+ * hf__handle_shelve. A caller with a free list of its own uses the halves and asks
+ * hf__handle_worn in between. */
 void hf__handle_retire(void *object);
 void hf__handle_shelve(void *object);
 
 static inline void hf__handle_close(struct handle *handle)
 {
-    uint16_t now = atomic_load_explicit(&handle->generation, memory_order_relaxed);
-    atomic_store_explicit(&handle->generation, (uint16_t)(now + 1),
-                          memory_order_release);
+    uint32_t now = atomic_load_explicit(&handle->generation, memory_order_relaxed);
+    atomic_store_explicit(&handle->generation, now + 1, memory_order_release);
 }
+
 static inline void hf__handle_open(struct handle *handle)
 {
     hf__handle_close(handle); /* even to odd */
 }
 
-static inline void *hf__handle_wrap(struct handle *handle)
+/* Its generations are used up. */
+static inline bool hf__handle_worn(const struct handle *handle)
 {
-#if HANDLE_SHIFT
+    return atomic_load_explicit(&handle->generation, memory_order_relaxed) >=
+           HANDLE_GENERATION_MAX;
+}
+
+static inline void *hf__handle_wrap(const struct handle *handle)
+{
     uintptr_t tag = atomic_load_explicit(&handle->generation, memory_order_relaxed);
-    return (void *)((uintptr_t)handle | tag << HANDLE_SHIFT);
-#else
-    return handle;
-#endif
+    /* NOLINTNEXTLINE(performance-no-int-to-ptr): nobody follows it */
+    return (void *)(tag << HANDLE_INDEX_BITS | handle->index);
 }
 
-static inline uint16_t hf__handle_tag(const void *wrapped)
+static inline uint32_t hf__handle_tag(const void *wrapped)
 {
-#if HANDLE_SHIFT
-    return (uint16_t)((uintptr_t)wrapped >> HANDLE_SHIFT);
-#else
-    return atomic_load_explicit(&((struct handle *)wrapped)->generation,
-                                memory_order_acquire);
-#endif
+    return (uint32_t)((uintptr_t)wrapped >> HANDLE_INDEX_BITS);
 }
 
-/* The object whatever its state; compare tags to know whether it is the one meant. */
-static inline void *hf__handle_object(const void *wrapped)
-{
-    return (void *)((uintptr_t)wrapped & HANDLE_MASK);
-}
+/* The object whatever its state, NULL if there never was one of that kind; compare tags
+ * to know whether it is the one meant. */
+void *hf__handle_object(const void *wrapped, enum handle_kind kind);
 
-static inline int hf__handle_live(const struct handle *handle, uint16_t tag)
+static inline bool hf__handle_live(const struct handle *handle, uint32_t tag)
 {
     return (tag & 1) != 0 &&
            atomic_load_explicit(&handle->generation, memory_order_acquire) == tag;
@@ -85,5 +86,9 @@ static inline int hf__handle_live(const struct handle *handle, uint16_t tag)
 
 /* For tests that count memory: frees what no handle is live in. */
 void hf__debug_trim(void);
+
+/* For tests: the handles of objects used from now on are as if each object had been
+ * used this often. */
+void hf__debug_age_handles(uint32_t generation);
 
 #endif

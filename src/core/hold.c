@@ -36,7 +36,7 @@ struct hf_hold *hf__hold_new(hf_client *client, uint32_t count)
         return NULL;
     hold->client = client;
     hold->client_tag = client->handle.generation;
-    hold->count = count;
+    atomic_store_explicit(&hold->count, count, memory_order_relaxed);
     hold->parts = &hold->one;
     hold->watch = NULL;
     hold->detached = hold->revoked = false;
@@ -47,7 +47,7 @@ struct hf_hold *hf__hold_new(hf_client *client, uint32_t count)
     if (hold->parts)
         return hold;
     hold->parts = &hold->one;
-    hold->count = 0;
+    atomic_store_explicit(&hold->count, 0, memory_order_relaxed);
     hf__hold_free(hold);
     return NULL;
 }
@@ -63,9 +63,9 @@ void hf__hold_free(struct hf_hold *hold)
     if (hold->parts != &hold->one)
         hf__free(hold->parts);
     hold->parts = &hold->one;
-    hold->count = 0;
     hf__handle_close(&hold->handle);
-    if (client->free_holds_count >= FREE_HOLDS_MAX) {
+    atomic_store_explicit(&hold->count, 0, memory_order_relaxed);
+    if (client->free_holds_count >= FREE_HOLDS_MAX || hf__handle_worn(&hold->handle)) {
         hf__handle_shelve(hold);
         return;
     }
@@ -74,16 +74,24 @@ void hf__hold_free(struct hf_hold *hold)
     client->free_holds_count++;
 }
 
-/* A hold whose client is closed: nothing to give up but the handle, and that once. */
-void hf__hold_discard(struct hf_hold *hold, uint16_t tag)
+/* A hold whose client is closed: nothing to give up but the handle, and that once. The
+ * lock outlives the client; a forked child, which is alone, may find it taken. */
+void hf__hold_discard(struct hf_hold *hold, uint32_t tag)
 {
-    if (!atomic_compare_exchange_strong(&hold->handle.generation, &tag,
-                                        (uint16_t)(tag + 1)))
-        return;
-    hf__free(hold->watch);
-    if (hold->parts != &hold->one)
-        hf__free(hold->parts);
-    hf__handle_shelve(hold);
+    bool alone = hf__forked(hold->client->fork_mark);
+    if (!alone)
+        pthread_mutex_lock(&hold->client->lock);
+    bool live = hf__handle_live(&hold->handle, tag);
+    if (live) {
+        hf__handle_close(&hold->handle);
+        hf__free(hold->watch);
+        if (hold->parts != &hold->one)
+            hf__free(hold->parts);
+    }
+    if (!alone)
+        pthread_mutex_unlock(&hold->client->lock);
+    if (live)
+        hf__handle_shelve(hold);
 }
 
 void hf__hold_take(struct hf_hold *hold, uint32_t index, struct claim *claim)
@@ -91,7 +99,7 @@ void hf__hold_take(struct hf_hold *hold, uint32_t index, struct claim *claim)
     struct hold_part *part = &hold->parts[index];
     part->claim = claim;
     part->hold = hold;
-    part->token = claim->token;
+    atomic_store_explicit(&part->token, claim->token, memory_order_relaxed);
     hf__list_push_back(&claim->parts, &part->link);
 }
 
@@ -132,7 +140,7 @@ hf_hold *hf__hold_handle(struct hf_hold *hold)
 
 struct hf_hold *hf__hold_peek(const hf_hold *handle)
 {
-    struct hf_hold *hold = hf__handle_object(handle);
+    struct hf_hold *hold = hf__handle_object(handle, HANDLE_HOLD);
     if (!hold || !hf__handle_live(&hold->handle, hf__handle_tag(handle)))
         return NULL;
     return hold;
@@ -161,7 +169,40 @@ struct hf_hold *hf__hold_enter(const hf_hold *handle, int *ret_rc, hf_error *why
     return NULL;
 }
 
-/* ---- state --------------------------------------------------------------------- */
+/* ---- what it says ---------------------------------------------------------------- */
+
+size_t hf__hold_count(const hf_hold *handle)
+{
+    const struct hf_hold *hold = hf__hold_peek(handle);
+    size_t count = hold ? hold->count : 0;
+    return hf__hold_peek(handle) ? count : 0; /* not of the next one to use the memory */
+}
+
+/* The parts of several wants are freed with the hold, under the lock. */
+static uint64_t token_of_many(const struct hf_hold *hold, uint32_t tag, size_t index)
+{
+    hf_client *client = hold->client;
+    bool alone = hf__forked(client->fork_mark);
+    if (!alone)
+        pthread_mutex_lock(&client->lock);
+    bool known = hf__handle_live(&hold->handle, tag) && index < hold->count;
+    uint64_t token = known ? hold->parts[index].token : 0;
+    if (!alone)
+        pthread_mutex_unlock(&client->lock);
+    return token;
+}
+
+uint64_t hf__hold_token(const hf_hold *handle, size_t index)
+{
+    const struct hf_hold *hold = hf__hold_peek(handle);
+    if (!hold)
+        return 0;
+    if (hold->count != 1)
+        return token_of_many(hold, hf__handle_tag(handle), index);
+    uint64_t token = atomic_load_explicit(&hold->one.token, memory_order_acquire);
+    return index == 0 && hf__hold_peek(handle) ? token : 0;
+}
+
 
 enum hf_state hf__hold_state(const struct hf_hold *hold, int64_t *ret_left_ms)
 {

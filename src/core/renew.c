@@ -338,7 +338,7 @@ static int check_extend(const struct claim *claim, int64_t ttl_ns, hf_error *why
 /* Claim by claim; the hold may be released by another thread between two of them. */
 int hf__hold_ask(struct hf_hold *hold, int64_t ttl_ns, bool extend, hf_error *why)
 {
-    uint16_t tag = hold->handle.generation;
+    uint32_t tag = hold->handle.generation;
     int64_t left;
     if (hf__hold_state(hold, &left) == HF_LOST)
         return hf__fail_code(why, HF_ELOST);

@@ -177,7 +177,7 @@ int hf__request_named(hf_client *client, struct asked *asked, int verb,
 
 int hf__downgrade(struct hf_hold *hold, size_t index, hf_error *why)
 {
-    uint16_t tag = hold->handle.generation;
+    uint32_t tag = hold->handle.generation;
     struct claim *claim = index < hold->count ? hold->parts[index].claim : NULL;
     if (!claim)
         return hf__fail(why, HF_EINVAL, "the hold has no want %zu", index);

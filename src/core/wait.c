@@ -46,7 +46,7 @@ static _Thread_local const hf_client *calling_back
 
 bool hf__in_callback(const hf_client *client)
 {
-    return calling_back == client;
+    return client && calling_back == client;
 }
 
 /* ---- acting on answers ---------------------------------------------------------- */

@@ -222,7 +222,8 @@ START_TEST(a_retired_handle_is_told)
 {
     struct object *one = hf__handle_new(HANDLE_HOLD, sizeof(*one), sizeof(one->handle));
     void *wrapped = hf__handle_wrap(&one->handle);
-    ck_assert_ptr_eq(hf__handle_object(wrapped), one);
+    ck_assert_ptr_eq(hf__handle_object(wrapped, HANDLE_HOLD), one);
+    ck_assert_ptr_null(hf__handle_object(wrapped, HANDLE_CLIENT));
     ck_assert(hf__handle_live(&one->handle, hf__handle_tag(wrapped)));
     hf__handle_retire(one);
     ck_assert(!hf__handle_live(&one->handle, hf__handle_tag(wrapped)));
@@ -236,6 +237,54 @@ START_TEST(a_retired_handle_is_told)
 }
 END_TEST
 
+/* Nothing may bring a stale handle back: neither many uses, nor a trim in between. */
+START_TEST(a_stale_handle_never_comes_back)
+{
+    hf__debug_age_handles(HANDLE_GENERATION_MAX - 4);
+    struct object *one = hf__handle_new(HANDLE_HOLD, sizeof(*one), sizeof(one->handle));
+    void *first = hf__handle_wrap(&one->handle);
+    hf__handle_retire(one);
+    for (int i = 0; i < 10; i++) {
+        struct object *next =
+            hf__handle_new(HANDLE_HOLD, sizeof(*next), sizeof(next->handle));
+        ck_assert_ptr_nonnull(next);
+        ck_assert_ptr_ne(hf__handle_wrap(&next->handle), first);
+        ck_assert(!hf__handle_live(&one->handle, hf__handle_tag(first)));
+        hf__handle_retire(next);
+    }
+    ck_assert_ptr_eq(hf__handle_object(first, HANDLE_HOLD), one); /* worn, and kept */
+}
+END_TEST
+
+START_TEST(the_table_finds_every_object)
+{
+    enum { MANY = 1000 };
+    static struct object *objects[MANY];
+    for (int i = 0; i < MANY; i++) {
+        objects[i] =
+            hf__handle_new(HANDLE_HOLD, sizeof(*objects[i]), sizeof(struct handle));
+        ck_assert_ptr_nonnull(objects[i]);
+    }
+    for (int i = 0; i < MANY; i++) {
+        void *wrapped = hf__handle_wrap(&objects[i]->handle);
+        ck_assert_ptr_eq(hf__handle_object(wrapped, HANDLE_HOLD), objects[i]);
+        ck_assert(hf__handle_live(&objects[i]->handle, hf__handle_tag(wrapped)));
+    }
+    void *old = hf__handle_wrap(&objects[0]->handle);
+    for (int i = 0; i < MANY; i++)
+        hf__handle_retire(objects[i]);
+    hf__debug_trim();
+    ck_assert_uint_eq(hf__mem_live(), 0);
+    ck_assert_ptr_null(hf__handle_object(old, HANDLE_HOLD));
+    struct object *fresh =
+        hf__handle_new(HANDLE_HOLD, sizeof(*fresh), sizeof(struct handle));
+    ck_assert_ptr_ne(hf__handle_wrap(&fresh->handle), old);
+    hf__handle_retire(fresh);
+    hf__debug_trim();
+}
+END_TEST
+
 UNIT_MAIN("loop", timers_fire_in_order, a_timer_is_never_early, turns_share_an_alarm,
           reserved_timers_cannot_fail, a_removed_descriptor_is_silent,
-          a_kick_ends_the_sleep, the_descriptor_shows_timers, a_retired_handle_is_told)
+          a_kick_ends_the_sleep, the_descriptor_shows_timers, a_retired_handle_is_told,
+          the_table_finds_every_object, a_stale_handle_never_comes_back)
