@@ -125,10 +125,15 @@ typedef struct hf_options {
                                    their turn: 0 = default (64), HF_OFF, or a bound */
     int64_t request_timeout_ms; /* one request to the store; default 5000 */
     int64_t ttl_ms;             /* default lease; default: what the store suggests */
+    int64_t close_timeout_ms;   /* hf_close() waits no longer for the store; default
+                                   1000. What it could not release ends by its lease */
+    int64_t confirm_timeout_ms; /* how long after its deadline a call may still wait to
+                                   hear that its place in the queue was given up;
+                                   default: 80, more only if the store has been slow */
 } hf_options;
 
 /* clang-format off */
-#define HF_OPTIONS_INIT { sizeof(hf_options), NULL, 0, 0, 0, 0 }
+#define HF_OPTIONS_INIT { sizeof(hf_options), NULL, 0, 0, 0, 0, 0, 0 }
 /* clang-format on */
 
 /*
@@ -146,6 +151,7 @@ HF_API int hf_open(const char *url, const hf_options *options, hf_client **ret_c
 /*
  * Releases what is still held (but for detached holds), ends every wait with
  * HF_ECLOSED, runs the callbacks that are due and gives the client up. NULL is fine.
+ * A store that does not answer is waited for no longer than options.close_timeout_ms.
  * Later calls with this client or its holds answer HF_ECLOSED; hf_release() and
  * hf_op_free() then just free the handle. Does nothing in a callback of the same
  * client. With HF_DRIVER_USER the remaining callbacks run inside this call.
@@ -290,6 +296,9 @@ typedef struct hf_acquire_options {
  * HF_ELOST (granted, but the lease was over before we knew), HF_EFULL, HF_ESYSTEM,
  * HF_ENOMEM, HF_ECLOSED, HF_EFORKED, HF_ECALLBACK. After any of them nothing is held
  * and nothing is queued; after HF_EUNCERTAIN the withdrawal goes on by itself.
+ * The call ends at its deadline, and at most options.confirm_timeout_ms later if the
+ * store then has to confirm the withdrawal. A try (timeout_ms 0) has the time of one
+ * request, options.request_timeout_ms.
  * Re-entering an hf_reentrant() gives another hold with the same token; the lock is
  * free when all of them are released.
  */
@@ -304,8 +313,8 @@ HF_API int hf_lock(hf_client *client, const char *name, int64_t timeout_ms,
 /*
  * Gives the hold up and frees it, whatever the answer. NULL answers 0.
  *
- * Errors: HF_ELOST (our cover had gone: treat the work as unguarded), HF_EUNCERTAIN
- * (no answer in time; goes on by itself), HF_ERELEASED (released before; nothing was
+ * Errors: HF_ELOST (the lock had already been lost: treat the work as unguarded),
+ * HF_EUNCERTAIN (no answer within options.request_timeout_ms; goes on by itself), HF_ERELEASED (released before; nothing was
  * done), HF_ECLOSED, HF_EFORKED (the parent still holds).
  */
 HF_API int hf_release(hf_hold *hold, hf_error *why);

@@ -108,6 +108,7 @@ enum hf_withdrawal {
     HF_WITHDRAWN = 1, /* it was there, and is not any more */
     HF_GONE = 2,      /* it was not there: never was, expired, evicted, adopted */
     HF_WITHDRAWAL_UNKNOWN = 3, /* no answer; core repeats the call */
+    HF_WITHDRAWAL_UNSENT = 4,  /* the same, and this call cannot have got there */
 };
 
 enum hf_renewal {

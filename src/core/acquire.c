@@ -13,8 +13,6 @@
 #include "../base/clock.h"
 #include "../base/error.h"
 
-#define AWAY_NS (200 * HF_NS_PER_MS)
-
 static bool lease_is_over(const struct claim *claim)
 {
     return claim->valid_until != HF_NEVER && claim->valid_until <= hf__now();
@@ -32,8 +30,8 @@ static void start_claim(struct hf_op *op, struct claim *claim)
         hf__claim_lost(other, "the lease is over");
         other = NULL;
     }
-    bool again = other && other->state == CLAIM_HELD && other->reentrant &&
-                 claim->ticket.kind == HF_REENTRANT && other->owner == op->owner;
+    bool again = other && claim->ticket.kind == HF_REENTRANT &&
+                 hf__claim_is_entered(other, op->owner);
     bool join = other && claim->combine && other->ttl_ns == claim->ttl_ns;
     if (again || (join && !op->once)) {
         hf__claim_free(claim);
@@ -181,12 +179,15 @@ static void undo_claim(struct hf_op *op, uint32_t index)
     }
 }
 
-/* How long the caller waits to hear that nothing is left. Of a store that is away we
- * know already that it will not be told soon; the withdrawal goes on by itself. */
-static int64_t undo_patience(const struct hf_op *op)
+/* Until when the caller waits to hear that nothing is left: its own deadline, but not
+ * longer than a request may take. The withdrawal goes on by itself after that. */
+static int64_t undo_until(const struct hf_op *op)
 {
-    int64_t full = 3 * op->client->request_ns;
-    return op->rc == HF_EUNREACHABLE && full > AWAY_NS ? AWAY_NS : full;
+    int64_t soon = hf__confirm_until(op->client);
+    int64_t end = hf__now() + op->client->request_ns;
+    if (op->deadline < end)
+        end = op->deadline;
+    return op->rc == HF_ECANCELLED || end < soon ? soon : end;
 }
 
 void hf__acquire_undo(struct hf_op *op, int rc)
@@ -213,5 +214,5 @@ void hf__acquire_undo(struct hf_op *op, int rc)
     if (op->pending == 0)
         hf__op_finish(op, op->rc);
     else
-        hf__op_timer(op, hf__now() + undo_patience(op));
+        hf__op_timer(op, undo_until(op));
 }

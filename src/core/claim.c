@@ -23,6 +23,9 @@
 
 #include <string.h>
 
+/* So often is a request sent within one request timeout, if no answer comes. */
+enum { REQUEST_TRIES = 3 };
+
 /* ---- asking -------------------------------------------------------------------- */
 
 void hf__claim_tell(struct claim *claim)
@@ -63,8 +66,10 @@ void hf__claim_attempt(struct claim *claim)
     claim->inline_call = true;
     client->store->attempt(client->session, &claim->ticket);
     claim->inline_call = false;
-    if (claim->state == CLAIM_ASKED && !claim->timer.slot)
-        hf__claim_timer(claim, hf__now() + client->request_ns);
+    if (claim->state != CLAIM_ASKED || claim->timer.slot)
+        return;
+    claim->sent_at = hf__now();
+    hf__claim_timer(claim, claim->sent_at + client->request_ns / REQUEST_TRIES);
 }
 
 /* Less than was asked is the most that this store can promise at a time: renewed, and
@@ -88,12 +93,14 @@ void hf__claim_granted(struct claim *claim, const struct hf_grant *grant)
     claim->unreachable = claim->interested = false;
     claim->valid_until = HF_NEVER;
     if (grant->ttl_ns) {
-        int64_t from = grant->since_ns ? grant->since_ns : claim->asked_at;
-        if (hf__take_piece(claim, grant->ttl_ns, claim->ticket.ttl_ns))
+        struct hf_lease lease = hf__lease_in_bounds(
+            grant->since_ns ? grant->since_ns : claim->asked_at, grant->ttl_ns);
+        if (hf__take_piece(claim, lease.ttl_ns, claim->ticket.ttl_ns))
             take_less(claim);
-        claim->asked_at = from;
-        claim->valid_until = from + grant->ttl_ns - hf__drift(grant->ttl_ns);
-        claim->end_at = claim->max_hold_ns ? from + claim->max_hold_ns : HF_NEVER;
+        claim->asked_at = lease.since_ns;
+        claim->valid_until = lease.since_ns + lease.ttl_ns - hf__drift(lease.ttl_ns);
+        claim->end_at =
+            claim->max_hold_ns ? lease.since_ns + claim->max_hold_ns : HF_NEVER;
     }
     claim->state = CLAIM_HELD;
     if (claim->timer.slot)
@@ -109,7 +116,7 @@ static void claim_withdraw(struct claim *claim)
     client->store->withdraw(client->session, &claim->ticket);
     claim->inline_call = false;
     if (claim->state == CLAIM_LEAVING && !claim->timer.slot)
-        hf__claim_timer(claim, hf__now() + client->request_ns);
+        hf__claim_timer(claim, hf__now() + client->request_ns / REQUEST_TRIES);
 }
 
 /* The repeat of an unanswered request, or something about a lease (renew.c). */
@@ -124,7 +131,8 @@ void hf__claim_timeout(void *arg)
             hf__claim_tell(claim);
         break;
     case CLAIM_LEAVING:
-        claim->repeated = true;
+        claim->repeated |= !claim->unsent;
+        claim->unsent = false;
         claim_withdraw(claim);
         if (claim->state == CLAIM_LEFT)
             hf__claim_tell(claim);
@@ -166,12 +174,16 @@ void hf__claim_leave(struct claim *claim, struct hf_op *leaver)
         hf__claim_timer(claim, HF_NEVER);
     if (hf__list_first(&claim->askers))
         hf__claim_end_askers(claim, HF_ELOST, "the hold was released meanwhile");
+    if (claim->requests)
+        hf__claim_end_requests(claim);
     claim->repeats = 0;
-    claim->repeated = false;
+    claim->repeated = claim->unsent = false;
     claim->leaver = leaver;
     if (leaver)
         leaver->pending++;
-    if (!in_store) {
+    if (claim->left_behind)
+        claim->client->store->forget(claim->client->session, &claim->ticket);
+    if (!in_store || claim->left_behind) {
         claim->state = CLAIM_LEFT;
         claim->withdrawal = HF_WITHDRAWN;
         return;
@@ -204,7 +216,7 @@ static void claim_restart(struct claim *claim)
 void hf__claim_left(struct claim *claim)
 {
     struct hf_op *leaver = claim->leaver;
-    /* Gone at a repeat: the first one did it, and its answer was lost. */
+    /* Gone at a repeat: an earlier one that got there may have done it. */
     bool gone = claim->withdrawal == HF_GONE && !claim->repeated;
     claim->leaver = NULL;
     if (hf__list_first(&claim->ops))
@@ -274,6 +286,22 @@ void hf__claim_end_askers(struct claim *claim, int rc, const char *reason)
         if (rc != 0)
             hf__fail(&op->why, rc, "%s", reason);
         hf__op_finish(op, rc);
+    }
+}
+
+/* The ticket goes: what is asked about it ends. */
+void hf__claim_end_requests(struct claim *claim)
+{
+    hf_client *client = claim->client;
+    claim->requests = 0;
+    for (HF_EACH_SAFE(link, &client->ops)) {
+        struct hf_op *op = HF_CONTAINER(link, struct hf_op, all);
+        struct hf_request *request = hf__op_request(op);
+        if (!request || request->ticket != &claim->ticket)
+            continue;
+        client->store->forget(client->session, request);
+        hf__op_finish(op,
+                      hf__fail(&op->why, HF_ELOST, "the hold was released meanwhile"));
     }
 }
 

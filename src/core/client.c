@@ -78,6 +78,10 @@ static int read_options(const hf_options *given, hf_options *ret_options, hf_err
         return hf__fail(why, HF_EINVAL, "options.request_timeout_ms is out of range");
     if (options.ttl_ms < 0 || options.ttl_ms > HF_TTL_MAX_MS)
         return hf__fail(why, HF_EINVAL, "options.ttl_ms is out of range");
+    if (options.close_timeout_ms < 0 || options.close_timeout_ms > HF_TTL_MAX_MS)
+        return hf__fail(why, HF_EINVAL, "options.close_timeout_ms is out of range");
+    if (options.confirm_timeout_ms < 0 || options.confirm_timeout_ms > HF_TTL_MAX_MS)
+        return hf__fail(why, HF_EINVAL, "options.confirm_timeout_ms is out of range");
     *ret_options = options;
     return 0;
 }
@@ -131,6 +135,10 @@ static hf_client *client_new(const hf_options *options)
     client->request_ns = HF_DEFAULT_REQUEST_MS * HF_NS_PER_MS;
     if (options->request_timeout_ms)
         client->request_ns = options->request_timeout_ms * HF_NS_PER_MS;
+    client->close_ns = HF_DEFAULT_CLOSE_MS * HF_NS_PER_MS;
+    if (options->close_timeout_ms)
+        client->close_ns = options->close_timeout_ms * HF_NS_PER_MS;
+    client->confirm_ns = options->confirm_timeout_ms * HF_NS_PER_MS;
     client->handoff = HF_DEFAULT_HANDOFF;
     if (options->handoff)
         client->handoff = options->handoff == HF_OFF ? 0 : (uint32_t)options->handoff;
@@ -306,7 +314,7 @@ static void end_claims(hf_client *client)
     }
     hf__list_push_back(&client->ops, &op.all);
     if (--op.pending != 0 && hf__loop_ensure(&client->loop, NULL) == 0) {
-        hf__op_timer(&op, hf__now() + client->request_ns);
+        hf__op_timer(&op, hf__now() + client->close_ns);
         hf__op_await(&op, HF_NEVER);
     }
     hf__op_finish(&op, 0);

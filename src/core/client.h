@@ -26,6 +26,9 @@
 
 #define HF_DEFAULT_HANDOFF 64
 #define HF_DEFAULT_REQUEST_MS 5000
+#define HF_DEFAULT_CLOSE_MS 1000
+#define HF_DEFAULT_CONFIRM_MS 80
+#define HF_CONFIRM_MAX_MS 1000
 #define HF_DEFAULT_EXPIRING_MS 30000
 #define HF_TTL_MAX_MS INT64_C(315360000000) /* ten years */
 #define HF_WANTS_MAX 64
@@ -46,6 +49,18 @@ enum claim_state {
     CLAIM_LEFT,
 };
 
+/* Who may enter a reentrant lock again: a thread, or what the caller named. Numbers of
+ * threads never come again in a process. */
+struct owner {
+    uint64_t number;
+    bool thread;
+};
+
+static inline bool hf__same_owner(struct owner a, struct owner b)
+{
+    return a.number == b.number && a.thread == b.thread;
+}
+
 struct claim {
     struct hf_ticket ticket; /* first: the store's pointer is ours */
     struct hf_client *client;
@@ -58,12 +73,15 @@ struct claim {
     struct hf_link askers;   /* verify and extend ops waiting for the next answer */
     struct hf_op *leaver;    /* the op to be told when it has left */
     struct hf_timer timer;   /* repeat of a request, or the end of the lease */
-    uint64_t token, owner;
+    uint64_t token;
+    struct owner owner;   /* means something while there are holders */
     uint32_t tokens_left; /* numbers above `token` that are ours as well */
     uint32_t handoffs;    /* since the store granted it */
     uint32_t holders;
     uint32_t repeats;
+    uint32_t requests; /* under way about its ticket (HF_DOWNGRADE) */
     int64_t asked_at;
+    int64_t sent_at; /* before the last attempt that was not answered at once */
     int64_t valid_until; /* HF_NEVER: no lease */
     int64_t renew_at;
     int64_t renew_sent; /* before the renewal under way left */
@@ -76,21 +94,22 @@ struct claim {
     uint8_t withdrawal;   /* enum hf_withdrawal, when CLAIM_LEFT */
     bool combine : 1;     /* others of this client may wait on it */
     bool named : 1;       /* in the table by name */
-    bool reentrant : 1;   /* held by `owner`, who may enter again */
+    bool reentrant : 1;   /* its owner may enter again while it holds it */
     bool renew : 1;       /* the lease is renewed */
     bool fixed_end : 1;   /* max_hold_ns stands for a fixed lease: extending moves it */
     bool pinned : 1;      /* its id was given out: no hand-off */
     bool inline_call : 1; /* inside the store's function: nobody else is told */
     bool unreachable : 1; /* the last word was that the store cannot be reached */
     bool noticed : 1;     /* attempt again, whatever the last attempt says */
-    bool unsent : 1;      /* no attempt so far can have reached the store ... */
-    bool doubted : 1;     /* ... and this says that one may have */
-    bool forget_late : 1; /* nobody waits for its end: free it when it has left */
+    bool unsent : 1;      /* no attempt so far, or when leaving: not the last
+                             withdrawal, can have reached the store ... */
+    bool doubted : 1;     /* ... and this says that an attempt may have */
+    bool left_behind : 1; /* a detached hold was left: it stays in the store */
     bool doubt_told : 1;
     bool idle : 1;     /* of nobody, kept under its name for the next one */
     bool used_id : 1;  /* somebody may know its id, or a request with it be under way */
     bool offered : 1;  /* held, by nobody yet: whoever of this client comes first */
-    bool repeated : 1; /* a withdrawal before this one got no answer */
+    bool repeated : 1; /* a withdrawal before this one may have reached the store */
     bool interested : 1; /* the store tells us at once when it is lost */
     bool
         impatient : 1; /* who was woken for it came too late: theirs is the next turn */
@@ -163,7 +182,7 @@ struct hf_op {
     uint32_t tries;
     bool outcome_open, resend; /* OP_REQUEST; OP_RENEW: it was not answered */
     struct hf_hold *hold;      /* set aside before, the result after */
-    uint64_t owner;
+    struct owner owner;
     int64_t ttl_ns, max_hold_ns;
     uint32_t flags;
     union {
@@ -188,6 +207,9 @@ struct hf_client {
     bool user_driver;
     uint32_t handoff; /* 0: off */
     int64_t request_ns;
+    int64_t close_ns;
+    int64_t confirm_ns; /* 0: by how quickly the store answers */
+    int64_t answer_ns;  /* what the latest answer that was waited for has taken */
     int64_t ttl_ns; /* default lease; 0: none */
     char program[48];
 
@@ -246,7 +268,9 @@ void hf__claim_free(struct claim *claim);
 void hf__claim_name(struct claim *claim);   /* into the table by name */
 void hf__claim_unname(struct claim *claim); /* and out of it */
 struct claim *hf__claim_find(hf_client *client, const struct hf_ticket *ticket,
-                             uint64_t owner);
+                             struct owner owner);
+/* `claim` is held by this owner, and may be entered by it once more. */
+bool hf__claim_is_entered(const struct claim *claim, struct owner owner);
 struct claim *hf__claim_offered(hf_client *client, const char *name, size_t len,
                                 uint32_t hash);
 struct claim *hf__claim_reuse(hf_client *client, const char *name, size_t len,
@@ -272,6 +296,7 @@ bool hf__claim_hand_off(struct claim *claim);
 void hf__claim_take_offer(struct claim *claim);
 void hf__claim_lost(struct claim *claim, const char *reason);
 void hf__claim_end_askers(struct claim *claim, int rc, const char *reason);
+void hf__claim_end_requests(struct claim *claim);
 
 /* acquire.c */
 int hf__acquire(hf_client *client, const hf_want *wants, size_t count,
@@ -320,6 +345,9 @@ void hf__renew_answer(struct claim *claim, enum hf_renewal answer,
                       const struct hf_lease *given);
 int hf__hold_ask(struct hf_hold *hold, int64_t ttl_ns, bool extend, hf_error *why);
 int64_t hf__drift(int64_t ttl_ns);
+/* A lease as a store gave it, in bounds: no sum of it overflows, and it has not begun
+ * later than now. */
+struct hf_lease hf__lease_in_bounds(int64_t since_ns, int64_t ttl_ns);
 /* True if the store gave less than was wanted of it. */
 bool hf__take_piece(struct claim *claim, int64_t given_ns, int64_t wanted_ns);
 
@@ -337,6 +365,7 @@ void hf__request_answer(struct hf_op *op, int rc, const hf_error *why);
 void hf__request_progress(struct hf_op *op);
 void hf__request_timeout(struct hf_op *op);
 struct hf_op *hf__request_op(struct hf_request *request);
+struct hf_request *hf__op_request(struct hf_op *op); /* NULL: it is another op */
 int hf__request_named(hf_client *client, struct asked *asked, int verb,
                       const char *name, uint64_t number, hf_error *why);
 int hf__downgrade(struct hf_hold *hold, size_t index, hf_error *why);
@@ -352,6 +381,8 @@ void hf__op_finish(struct hf_op *op, int rc); /* the one way an op ends */
 void hf__op_free(struct hf_op *op);
 void hf__op_timer(struct hf_op *op, int64_t at_ns);
 void hf__op_wake(struct hf_op *op); /* the thread that sleeps on it */
+/* Until when a caller waits to hear that a withdrawal was done. */
+int64_t hf__confirm_until(const hf_client *client);
 
 /* wait.c */
 int hf__op_await(struct hf_op *op, int64_t until); /* 0 or HF_ETIMEOUT */

@@ -315,7 +315,7 @@ static void start_release(struct hf_op *op, struct hf_hold *hold)
     if (--op->pending == 0)
         hf__op_finish(op, op->rc);
     else
-        hf__op_timer(op, hf__now() + 3 * op->client->request_ns);
+        hf__op_timer(op, hf__now() + op->client->request_ns);
 }
 
 HF_SLOW_WAY static int release_waiting(struct hf_hold *hold, hf_error *why)
@@ -343,7 +343,7 @@ HF_SLOW_WAY static int await_leaving(struct claim *claim, hf_error *why)
     /* cppcheck-suppress autoVariables; the op ends before this call does */
     claim->leaver = &op;
     hf__list_push_back(&client->ops, &op.all);
-    hf__op_timer(&op, hf__now() + 3 * client->request_ns);
+    hf__op_timer(&op, hf__now() + client->request_ns);
     if (hf__loop_ensure(&client->loop, NULL) == 0)
         hf__op_await(&op, HF_NEVER);
     else
@@ -412,9 +412,10 @@ int hf__hold_leave(struct hf_hold *hold, hf_error *why)
             continue;
         hf__list_remove(&hold->parts[i].link);
         hold->parts[i].claim = NULL;
-        hold->client->store->forget(hold->client->session, &claim->ticket);
-        hf__claim_end_askers(claim, HF_ELOST, "the hold was left meanwhile");
-        hf__claim_free(claim);
+        claim->left_behind = true; /* and so it stays when the last holder releases */
+        claim->used_id = true;
+        if (--claim->holders == 0)
+            hf__claim_release(claim, NULL);
     }
     hf__hold_free(hold);
     return 0;

@@ -44,6 +44,8 @@ static void host_queued(struct hf_host *host, struct hf_ticket *ticket,
     struct claim *claim = claim_of(ticket);
     if (!waits(claim))
         return;
+    if (claim->state == CLAIM_ASKED && !claim->inline_call)
+        claim->client->answer_ns = hf__now() - claim->sent_at;
     claim->state = CLAIM_QUEUED;
     claim->unreachable = false;
     claim->repeats = 0;
@@ -117,7 +119,8 @@ static void host_withdrawn(struct hf_host *host, struct hf_ticket *ticket,
     struct claim *claim = claim_of(ticket);
     if (claim->state != CLAIM_LEAVING)
         return;
-    if (answer == HF_WITHDRAWAL_UNKNOWN) {
+    if (answer == HF_WITHDRAWAL_UNKNOWN || answer == HF_WITHDRAWAL_UNSENT) {
+        claim->unsent = answer == HF_WITHDRAWAL_UNSENT;
         hf__claim_timer(claim, backoff(claim));
         return;
     }

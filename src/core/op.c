@@ -14,6 +14,20 @@
 
 #include <string.h>
 
+/* A store that has been slow to answer gets more time, within bounds. */
+int64_t hf__confirm_until(const hf_client *client)
+{
+    int64_t wait = client->confirm_ns;
+    if (!wait)
+        wait = 4 * client->answer_ns;
+    if (!client->confirm_ns && wait < HF_DEFAULT_CONFIRM_MS * HF_NS_PER_MS)
+        wait = HF_DEFAULT_CONFIRM_MS * HF_NS_PER_MS;
+    if (!client->confirm_ns && wait > HF_CONFIRM_MAX_MS * HF_NS_PER_MS)
+        wait = HF_CONFIRM_MAX_MS * HF_NS_PER_MS;
+    return hf__now() + wait;
+}
+
+/* A hold that was lost before stays lost; of anything else the outcome is open. */
 static void give_up_waiting_for_leave(struct hf_op *op)
 {
     for (HF_EACH(link, &op->client->claims)) {
@@ -23,6 +37,10 @@ static void give_up_waiting_for_leave(struct hf_op *op)
     }
     op->pending = 0;
     hf__need_thread(op->client, NULL);
+    if (op->kind == OP_RELEASE && op->rc == HF_ELOST) {
+        hf__op_finish(op, op->rc);
+        return;
+    }
     hf__op_finish(op,
                   hf__fail(&op->why, HF_EUNCERTAIN,
                            "the store did not confirm the withdrawal in time; it is "
@@ -33,10 +51,8 @@ static void acquire_timeout(struct hf_op *op)
 {
     struct claim *claim = op->claims[op->at];
     int rc = HF_ETIMEOUT;
-    if (claim->unreachable)
+    if (claim->unreachable || op->once) /* asked once, and never answered */
         rc = HF_EUNREACHABLE;
-    else if (op->once) /* asked, and never answered */
-        rc = HF_EUNCERTAIN;
     if (op->why.code != rc)
         hf__fail_code(&op->why, rc);
     hf__acquire_undo(op, rc);

@@ -24,6 +24,18 @@ int64_t hf__drift(int64_t ttl_ns)
     return ttl_ns / 100;
 }
 
+struct hf_lease hf__lease_in_bounds(int64_t since_ns, int64_t ttl_ns)
+{
+    const int64_t most = HF_TTL_MAX_MS * HF_NS_PER_MS;
+    int64_t now = hf__now();
+    struct hf_lease lease = { since_ns < now ? since_ns : now, ttl_ns };
+    if (lease.since_ns < 0)
+        lease.since_ns = 0;
+    if (ttl_ns > most)
+        lease.ttl_ns = most;
+    return lease;
+}
+
 /* As long as it gives what is wanted, the lease sets the pace: it may be near its end,
  * after which there is nothing to renew. */
 bool hf__take_piece(struct claim *claim, int64_t given_ns, int64_t wanted_ns)
@@ -246,7 +258,7 @@ void hf__renew_answer(struct claim *claim, enum hf_renewal answer,
     int64_t now = hf__now();
     struct hf_lease lease = { now, claim->ticket.ttl_ns };
     if (given)
-        lease = *given;
+        lease = hf__lease_in_bounds(given->since_ns, given->ttl_ns);
     else if (answer == HF_RENEWED)
         lease.since_ns = claim->renew_sent;
     switch (answer) {

@@ -35,6 +35,11 @@ struct hf_op *hf__request_op(struct hf_request *request)
     return &HF_CONTAINER(request, struct asked, request)->op;
 }
 
+struct hf_request *hf__op_request(struct hf_op *op)
+{
+    return op->kind == OP_REQUEST ? &asked_of(op)->request : NULL;
+}
+
 static bool changes_something(int32_t verb)
 {
     return verb != HF_LATCH_GET && verb != HF_CELL_GET && verb != HF_INSPECT &&
@@ -186,10 +191,14 @@ int hf__downgrade(struct hf_hold *hold, size_t index, hf_error *why)
     if (claim->state != CLAIM_HELD)
         return hf__fail_code(why, HF_ELOST);
     struct asked asked = { .request = { .ticket = &claim->ticket } };
+    claim->requests++; /* whoever releases the hold meanwhile ends the request */
     int rc = hf__request_named(hold->client, &asked, HF_DOWNGRADE, claim->ticket.name,
                                0, why);
-    if (rc == 0 && hf__handle_live(&hold->handle, tag) && hold->parts[index].claim)
-        hold->parts[index].claim->ticket.kind = HF_READ;
+    if (!hf__handle_live(&hold->handle, tag) || hold->parts[index].claim != claim)
+        return rc;
+    claim->requests--;
+    if (rc == 0)
+        claim->ticket.kind = HF_READ;
     return rc;
 }
 
@@ -281,6 +290,20 @@ static struct claim *adopted_claim(hf_client *client, const struct parsed_id *pa
     return claim;
 }
 
+/* The hold may have moved without our hearing so: then it is given up, as a grant that
+ * was not heard of would be, and not left to nobody. */
+static void adopt_undo(struct claim *claim, bool moved)
+{
+    if (!moved) {
+        hf__claim_free(claim);
+        return;
+    }
+    claim->state = CLAIM_ASKED;
+    hf__claim_leave(claim, NULL);
+    if (claim->state == CLAIM_LEFT)
+        hf__claim_left(claim);
+}
+
 int hf__adopt(hf_client *client, const char *id, const hf_acquire_options *options,
               hf_hold **ret_hold, hf_error *why)
 {
@@ -303,7 +326,7 @@ int hf__adopt(hf_client *client, const char *id, const hf_acquire_options *optio
         if (hold)
             hf__hold_free(hold);
         if (claim)
-            hf__claim_free(claim);
+            adopt_undo(claim, rc == HF_EUNCERTAIN || rc == HF_ECLOSED);
         return rc;
     }
     claim->state = CLAIM_ASKED;
@@ -312,8 +335,6 @@ int hf__adopt(hf_client *client, const char *id, const hf_acquire_options *optio
     claim->holders = 1;
     hold->detached = (options->flags & HF_DETACHED) != 0;
     hf__hold_take(hold, 0, claim);
-    hold->parts[0].token =
-        parsed.numbers[0] > claim->token ? parsed.numbers[0] : claim->token;
     hf__hold_refresh(hold);
     hf__renew_schedule(claim);
     *ret_hold = hf__hold_handle(hold);

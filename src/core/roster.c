@@ -57,7 +57,7 @@ static void claim_reset(struct claim *claim)
     ticket->ttl_ns = 0;
     memset(ticket->store, 0, sizeof(ticket->store));
     claim->leaver = NULL;
-    claim->owner = 0;
+    claim->owner = (struct owner){ 0, false };
     claim->holders = 0;
     claim->repeats = claim->handoffs = claim->tokens_left = 0;
     claim->asked_at = claim->renew_at = claim->renew_sent = 0;
@@ -70,7 +70,8 @@ static void claim_reset(struct claim *claim)
     claim->unreachable = claim->doubt_told = claim->idle = false;
     claim->unsent = claim->doubted = claim->fixed_end = false;
     claim->offered = claim->impatient = claim->interested = false;
-    claim->forget_late = claim->repeated = false;
+    claim->left_behind = claim->repeated = false;
+    claim->requests = 0;
 }
 
 /* A claim of its own, so its hint is 0; one that is used again keeps it. */
@@ -216,9 +217,16 @@ static bool same_name(const struct hf_ticket *a, const struct hf_ticket *b)
            memcmp(a->name, b->name, a->name_len) == 0;
 }
 
+/* Without holders it is on its way to another owner, or only offered. */
+bool hf__claim_is_entered(const struct claim *claim, struct owner owner)
+{
+    return claim->state == CLAIM_HELD && claim->reentrant && claim->holders > 0 &&
+           hf__same_owner(claim->owner, owner);
+}
+
 /* One that `owner` holds and may enter again, else one to wait on, else NULL. */
 struct claim *hf__claim_find(hf_client *client, const struct hf_ticket *ticket,
-                             uint64_t owner)
+                             struct owner owner)
 {
     struct claim *found = NULL;
     if (!client->names_count)
@@ -227,8 +235,7 @@ struct claim *hf__claim_find(hf_client *client, const struct hf_ticket *ticket,
     for (; claim; claim = claim->name_next) {
         if (claim->idle || !same_name(&claim->ticket, ticket))
             continue;
-        if (ticket->kind == HF_REENTRANT && claim->state == CLAIM_HELD &&
-            claim->reentrant && claim->owner == owner)
+        if (ticket->kind == HF_REENTRANT && hf__claim_is_entered(claim, owner))
             return claim;
         if (claim->combine && !claim->pinned)
             found = claim;

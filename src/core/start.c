@@ -21,7 +21,7 @@
 struct plan {
     hf_client *client;
     const hf_acquire_options *options;
-    uint64_t owner;
+    struct owner owner;
     int64_t ttl_ns, max_hold_ns;
     uint32_t reserve;
     bool combine; /* a single want that others of this client may wait on */
@@ -29,10 +29,16 @@ struct plan {
 
 /* ---- claims of a plan ---------------------------------------------------------- */
 
-static uint64_t this_thread(void)
+/* The caller's choice, or the calling thread. */
+static struct owner owner_of(const hf_acquire_options *options)
 {
-    static _Thread_local char here __attribute__((tls_model("initial-exec")));
-    return (uint64_t)(uintptr_t)&here;
+    static _Atomic uint64_t threads;
+    static _Thread_local uint64_t mine __attribute__((tls_model("initial-exec")));
+    if (options && options->owner)
+        return (struct owner){ options->owner, false };
+    if (!mine)
+        mine = atomic_fetch_add(&threads, 1) + 1;
+    return (struct owner){ mine, true };
 }
 
 /* A permit that expires has a lease, asked for or not. */
@@ -50,7 +56,7 @@ static void plan_init(struct plan *plan, hf_client *client,
 {
     plan->client = client;
     plan->options = options;
-    plan->owner = options->owner ? options->owner : this_thread();
+    plan->owner = owner_of(options);
     plan->ttl_ns = options->ttl_ms ? options->ttl_ms * HF_NS_PER_MS : client->ttl_ns;
     if (!plan->ttl_ns && any_expires(wants, count))
         plan->ttl_ns = HF_DEFAULT_EXPIRING_MS * HF_NS_PER_MS;
@@ -212,7 +218,7 @@ failed:
 static int64_t op_deadline(const struct hf_op *op, int64_t timeout_ms, int64_t now)
 {
     if (timeout_ms == 0)
-        return now + 3 * op->client->request_ns;
+        return now + op->client->request_ns;
     return hf__deadline(now, timeout_ms);
 }
 
@@ -228,7 +234,8 @@ static int op_park(struct hf_op *op, int64_t timeout_ms)
         hf__acquire_undo(op, rc);
         hf__settle(client);
     } else if (!op->undoing) {
-        op->deadline = op_deadline(op, timeout_ms, hf__now());
+        if (!op->deadline)
+            op->deadline = op_deadline(op, timeout_ms, hf__now());
         hf__op_timer(op, op->deadline);
     }
     return 0;
@@ -241,6 +248,7 @@ static int op_start(struct hf_op *op, int64_t timeout_ms, hf_error *why)
     if (rc != 0)
         return hf__fail_code(why, rc);
     op->reserved = true;
+    op->deadline = op_deadline(op, timeout_ms, hf__now());
     hf__list_push_back(&client->ops, &op->all);
     hf__acquire_advance(op);
     return op_park(op, timeout_ms);
@@ -398,7 +406,7 @@ HF_SLOW_WAY static int take_offered(hf_client *client, const hf_want *want, size
         return 1;
     hf__claim_take_offer(claim);
     claim->reentrant = want->kind == HF_REENTRANT;
-    claim->owner = options && options->owner ? options->owner : this_thread();
+    claim->owner = owner_of(options);
     return hand_out(claim, hold, ret_hold);
 }
 
@@ -424,7 +432,7 @@ static int ask_hot(struct claim *claim, const hf_want *want,
     claim->ticket.reserve = claim->combine ? client->handoff + 1 : 1;
     claim->ticket.flags = options && options->timeout_ms ? 0 : HF_TICKET_TRY;
     if (claim->reentrant)
-        claim->owner = options && options->owner ? options->owner : this_thread();
+        claim->owner = owner_of(options);
     struct hf_hold *hold = hf__hold_new(client, 1);
     hf__claim_attempt(claim);
     if (claim->state == CLAIM_HELD)

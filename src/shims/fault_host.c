@@ -84,7 +84,7 @@ void hf__fault_deliver(struct session *s, void *key, const struct answer *answer
         ops->failed(host, key, &answer->why);
         break;
     case ANSWER_WITHDRAWN:
-        if (answer->code != HF_WITHDRAWAL_UNKNOWN)
+        if (answer->code == HF_WITHDRAWN || answer->code == HF_GONE)
             hf__fault_drop(s, HF_FAULT_OPS, key);
         ops->withdrawn(host, key, (enum hf_withdrawal)answer->code);
         break;
@@ -106,7 +106,8 @@ struct answer hf__fault_failure(enum hf_fault_op op, int code)
     hf__fail(&answer.why, code, "the fault shim failed this call");
     if (op == HF_FAULT_WITHDRAW) {
         answer.kind = ANSWER_WITHDRAWN;
-        answer.code = HF_WITHDRAWAL_UNKNOWN;
+        answer.code =
+            code == HF_EUNREACHABLE ? HF_WITHDRAWAL_UNSENT : HF_WITHDRAWAL_UNKNOWN;
     } else if (op == HF_FAULT_RENEW) {
         answer.kind = ANSWER_RENEWED;
         answer.code = HF_RENEWAL_UNKNOWN;
