@@ -139,11 +139,12 @@ enum hf_verb {
     HF_CELL_SET = 5,   /* number: expected version, data NULL removes, id: done once.
                           result: new version. HF_ESTALE */
     HF_INSPECT = 6,    /* host->entry() for each; `prefix` */
-    HF_EVICT = 7,      /* number: token (any of a grant's span). HF_ENOENT */
+    HF_EVICT = 7,      /* number: the token a hold has now, no other. HF_ENOENT */
     HF_REVOKE = 8,     /* number: token or 0. HF_ENOENT */
     HF_DOWNGRADE = 9,  /* ticket: held, HF_WRITE to HF_READ. HF_ELOST */
     HF_ADOPT = 10,     /* other: id of a held ticket, moved to `ticket` (new id and
-                          ttl_ns); grant: as granted. HF_ENOENT */
+                          ttl_ns); number: a token of its span, which is then the
+                          hold's only one; grant: as granted. HF_ENOENT */
     HF_DIAGNOSE = 11,  /* host->finding() for each; no name */
 };
 
@@ -270,6 +271,12 @@ struct hf_backend {
 
     /* Core wants to hear about this granted ticket at once (event). No answer. */
     void (*interest)(void *session, struct hf_ticket *ticket);
+
+    /* The hold goes on to another caller of this client, under `token`, a later number
+     * of the grant's span: HF_EVICT, HF_REVOKE and HF_INSPECT know it by that one from
+     * now on. False: it cannot, and core withdraws the ticket instead. May be NULL in a
+     * store without HF_CAP_HANDOFF. */
+    bool (*pass)(void *session, struct hf_ticket *ticket, uint64_t token);
 
     /* Any of enum hf_verb whose capability is there. Answer: answered. */
     void (*ask)(void *session, struct hf_request *request);

@@ -110,8 +110,12 @@ void hf__acquire_advance(struct hf_op *op)
                 claim->impatient |= came;
                 return;
             }
-            if (claim->offered)
-                hf__claim_take_offer(claim);
+            if (claim->offered && !hf__claim_take_offer(claim)) {
+                if (!hf__linked(&op->link)) /* those who wait on it ask anew */
+                    hf__list_push_back(&claim->ops, &op->link);
+                hf__claim_give_up(claim);
+                return;
+            }
             hf__list_remove(&op->link);
             if (op->kind == OP_LATCH) {
                 hf__claim_free(claim);

@@ -259,12 +259,25 @@ bool hf__claim_hand_off(struct claim *claim)
     return true;
 }
 
-void hf__claim_take_offer(struct claim *claim)
+/* The store knows the hold by its next number before anybody has it under that. */
+bool hf__claim_take_offer(struct claim *claim)
 {
+    hf_client *client = claim->client;
     claim->offered = false;
+    if (!client->store->pass(client->session, &claim->ticket, claim->token + 1))
+        return false;
     claim->token++;
     claim->tokens_left--;
     claim->handoffs++;
+    return true;
+}
+
+/* Takes it out of the store, for nobody in particular. */
+void hf__claim_give_up(struct claim *claim)
+{
+    hf__claim_leave(claim, NULL);
+    if (claim->state == CLAIM_LEFT)
+        hf__claim_left(claim);
 }
 
 /* The last holder lets go. */
@@ -355,4 +368,6 @@ void hf__claim_lost(struct claim *claim, const char *reason)
     }
     hf__claim_end_askers(claim, HF_ELOST, reason);
     move_waiters(claim);
+    if (!claim->holders && !hf__list_first(&claim->ops))
+        hf__claim_tell(claim); /* it was on its way to the next one: nobody frees it */
 }

@@ -198,7 +198,7 @@ static int open_session(hf_client *client, const struct hf_url *url, hf_error *w
         return rc;
     if (!client->ttl_ns && (client->caps & HF_CAP_LEASE))
         client->ttl_ns = store->default_ttl_ns;
-    if (!(client->caps & HF_CAP_HANDOFF))
+    if (!(client->caps & HF_CAP_HANDOFF) || !store->pass)
         client->handoff = 0;
     return 0;
 }

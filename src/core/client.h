@@ -293,7 +293,8 @@ void hf__claim_leave(struct claim *claim, struct hf_op *leaver);
 void hf__claim_left(struct claim *claim);
 void hf__claim_release(struct claim *claim, struct hf_op *leaver);
 bool hf__claim_hand_off(struct claim *claim);
-void hf__claim_take_offer(struct claim *claim);
+bool hf__claim_take_offer(struct claim *claim); /* false: it is given up */
+void hf__claim_give_up(struct claim *claim);
 void hf__claim_lost(struct claim *claim, const char *reason);
 void hf__claim_end_askers(struct claim *claim, int rc, const char *reason);
 void hf__claim_end_requests(struct claim *claim);

@@ -299,9 +299,7 @@ static void adopt_undo(struct claim *claim, bool moved)
         return;
     }
     claim->state = CLAIM_ASKED;
-    hf__claim_leave(claim, NULL);
-    if (claim->state == CLAIM_LEFT)
-        hf__claim_left(claim);
+    hf__claim_give_up(claim);
 }
 
 int hf__adopt(hf_client *client, const char *id, const hf_acquire_options *options,

@@ -404,7 +404,11 @@ HF_SLOW_WAY static int take_offered(hf_client *client, const hf_want *want, size
     struct hf_hold *hold = hf__hold_new(client, 1);
     if (!hold)
         return 1;
-    hf__claim_take_offer(claim);
+    if (!hf__claim_take_offer(claim)) {
+        hf__hold_free(hold);
+        hf__claim_give_up(claim);
+        return 1;
+    }
     claim->reentrant = want->kind == HF_REENTRANT;
     claim->owner = owner_of(options);
     return hand_out(claim, hold, ret_hold);

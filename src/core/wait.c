@@ -58,11 +58,9 @@ static void act(struct claim *claim)
         hf__claim_left(claim);
     else if (front)
         hf__acquire_advance(HF_CONTAINER(front, struct hf_op, link));
-    else if (claim->state == CLAIM_HELD && !claim->holders) {
-        hf__claim_leave(claim, NULL); /* granted to nobody: everyone has gone */
-        if (claim->state == CLAIM_LEFT)
-            hf__claim_left(claim);
-    }
+    else if (!claim->holders &&
+             (claim->state == CLAIM_HELD || claim->state == CLAIM_LOST))
+        hf__claim_give_up(claim); /* granted to nobody: everyone has gone */
 }
 
 void hf__settle(hf_client *client)

@@ -266,6 +266,12 @@ static void fault_ask(void *session, struct hf_request *request)
     call_make(session, hf__fault_next(HF_FAULT_ASK), request, HF_RENEW);
 }
 
+static bool fault_pass(void *session, struct hf_ticket *ticket, uint64_t token)
+{
+    struct session *s = session;
+    return s->inner->pass(s->inner_session, ticket, token);
+}
+
 static void fault_forget(void *session, const void *ticket_or_request)
 {
     struct session *s = session;
@@ -293,6 +299,7 @@ static void shim_fill(struct shim *shim, const struct hf_backend *inner)
     shim->table.interest = fault_interest;
     shim->table.ask = fault_ask;
     shim->table.forget = fault_forget;
+    shim->table.pass = inner->pass ? fault_pass : NULL;
 }
 
 int hf__fault_register(const struct hf_backend *inner, hf_error *why)

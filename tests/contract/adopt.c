@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "../harness/faults.h"
 #include "contract.h"
 
 #define TTL 30000
@@ -186,6 +187,74 @@ static void waiter_gets_detached(struct env *e)
     check_free(e);
 }
 
+/* Two holds of one lock, one of them left: the lock stays until its lease is over. */
+static void left_by_one_of_two(struct env *e)
+{
+    char name[200], id[HF_ID_MAX];
+    hf_acquire_options options = adopt_options(0);
+    hf_client *a = client_open(e);
+    hf_client *b = client_open(e);
+    hf_hold *adopted = NULL;
+    memset(name, 'n', sizeof name); /* too long to be kept for the next one */
+    name[sizeof name - 1] = '\0';
+    hf_hold *one = held(e, a, .name = name, .ttl = TTL, .flags = HF_DETACHED);
+    hf_hold *two = held(e, a, .name = name, .ttl = TTL, .flags = HF_DETACHED);
+    CHECK_RC(hf_hold_id(one, 0, id, sizeof id, NULL), 0);
+    CHECK_RC(hf_hold_leave(one, NULL), 0);
+    CHECK_EQ(hf_hold_state(two), HF_HELD);
+    CHECK_RC(hf_hold_verify(two, NULL), 0);
+    CHECK_BUSY(e, b, .name = name);
+    let_go(two);
+    CHECK_BUSY(e, b, .name = name);
+    CHECK_RC(hf_adopt(b, id, &options, &adopted, NULL), 0);
+    let_go(adopted);
+    let_go(held(e, a, .name = name, .timeout = HF_FOREVER));
+}
+
+/* What an id says is checked: no token but the one that was granted. */
+static void damaged_id_is_refused(struct env *e)
+{
+    char id[HF_ID_MAX], damaged[HF_ID_MAX + 32];
+    hf_acquire_options options = adopt_options(0);
+    hf_client *a = client_open(e);
+    hf_client *b = client_open(e);
+    hf_hold *hold = held(e, a, .ttl = TTL, .flags = HF_DETACHED);
+    hf_hold *adopted = NULL;
+    CHECK_RC(hf_hold_id(hold, 0, id, sizeof id, NULL), 0);
+    char *token = strchr(strchr(id, '.') + 1, '.') + 1;
+    const char *rest = strchr(token, '.');
+    const uint64_t right = hf_hold_token(hold, 0);
+    const uint64_t wrong[] = { UINT64_MAX, right + 1, right - 1, 0 };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        snprintf(damaged, sizeof damaged, "%.*s%llu%s", (int)(token - id), id,
+                 (unsigned long long)wrong[i], rest);
+        int rc = hf_adopt(b, damaged, &options, &adopted, NULL);
+        CHECK(rc == HF_ENOENT || rc == HF_EINVAL);
+        CHECK_RC(hf_hold_verify(hold, NULL), 0);
+    }
+    CHECK_RC(hf_adopt(b, id, &options, &adopted, NULL), 0);
+    CHECK_EQ(hf_hold_token(adopted, 0), hf_hold_token(hold, 0));
+    CHECK_RC(hf_release(hold, NULL), HF_ELOST);
+    let_go(adopted);
+}
+
+/* The hold moved and no answer came: it is not left to nobody. */
+static void unheard_adoption_leaves_nothing(struct env *e)
+{
+    char id[HF_ID_MAX];
+    hf_acquire_options options = adopt_options(0);
+    hf_client *a = client_open(e);
+    hf_client *b = client_open(e);
+    hf_hold *hold = held(e, a, .ttl = TTL, .flags = HF_DETACHED);
+    hf_hold *adopted = NULL;
+    CHECK_RC(hf_hold_id(hold, 0, id, sizeof id, NULL), 0);
+    fault_plan(HF_FAULT_ASK, HF_FAULT_FAIL_AFTER, 1, HF_FAULT_ALWAYS, 0);
+    CHECK_RC(hf_adopt(b, id, &options, &adopted, NULL), HF_EUNCERTAIN);
+    fault_none();
+    let_go(held(e, b, .rival = true, .who = 2, .timeout = HF_FOREVER));
+    CHECK_RC(hf_release(hold, NULL), HF_ELOST);
+}
+
 /* ---- Between processes ----------------------------------------------------------- */
 
 static void adopt_in_another_process(struct env *e)
@@ -255,6 +324,10 @@ const struct scenario scenarios_adopt[] = {
     { "ordinary-hold-cannot-be-left", LOCKS, DETACH, 0, ordinary_hold_cannot_be_left },
     { "detached-is-renewed", LOCKS, DETACH, CLOCK, detached_is_renewed },
     { "waiter-gets-detached", LOCKS, DETACH | HF_CAP_INSPECT, 0, waiter_gets_detached },
+    { "left-by-one-of-two", REENTRANT, DETACH, 0, left_by_one_of_two },
+    { "damaged-id-is-refused", SINGLES, DETACH, 0, damaged_id_is_refused },
+    { "unheard-adoption-leaves-nothing", SINGLES, DETACH | NEED_FAULT, 0,
+      unheard_adoption_leaves_nothing },
     { "adopt-in-another-process", SINGLES, PROCESS, 0, adopt_in_another_process },
     { "detached-outlives-process", LOCKS, PROCESS, CLOCK, detached_outlives_process },
     { "adopt-from-the-dead", SINGLES, PROCESS, 0, adopt_from_the_dead },

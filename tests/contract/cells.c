@@ -16,7 +16,7 @@
 
 static const struct scenario *const tables[] = {
     scenarios_mutex,   scenarios_names,     scenarios_waiting,
-    scenarios_async,   scenarios_loop,      scenarios_life,
+    scenarios_deadline, scenarios_async,   scenarios_loop,      scenarios_life,
     scenarios_process, scenarios_lease,     scenarios_token,
     scenarios_loss,    scenarios_adopt,     scenarios_inspect,
     scenarios_rw,      scenarios_semaphore, scenarios_latch,

@@ -8,6 +8,7 @@
 extern const struct scenario scenarios_mutex[];     /* exclusion, alone and crowded */
 extern const struct scenario scenarios_names[];     /* which names are one lock */
 extern const struct scenario scenarios_waiting[];   /* timeouts, cancel */
+extern const struct scenario scenarios_deadline[];  /* calls end in time */
 extern const struct scenario scenarios_async[];     /* ops, callbacks */
 extern const struct scenario scenarios_loop[];      /* the user's own loop */
 extern const struct scenario scenarios_life[];      /* close, fork */

@@ -122,6 +122,33 @@ static void others_get_their_turn(struct env *e)
     check_free(e);
 }
 
+/* The lock has gone on to another caller of the client: its last token evicts and
+ * revokes nobody, its own does, and a look shows that one. */
+static void eviction_means_that_token(struct env *e)
+{
+    struct told told = { 0 };
+    hf_client *a = client_open(e);
+    hf_client *b = client_open(e);
+    hf_hold *next = NULL;
+    hf_hold *hold = held(e, a, .who = 2);
+    struct holder old = holder_find(e, b);
+    CHECK_EQ(old.token, hf_hold_token(hold, 0));
+    hf_op *op = begin(e, a, NULL, NULL, .who = 3, .timeout = HF_FOREVER);
+    let_go(hold);
+    CHECK_RC(op_end(op, HF_FOREVER, &next), 0);
+    CHECK(hf_hold_token(next, 0) > old.token);
+    CHECK_RC(hf_hold_watch(next, told_event, &told, NULL), 0);
+    CHECK_RC(hf_evict(b, old.name, old.token, NULL), HF_ENOENT);
+    CHECK_RC(hf_hold_verify(next, NULL), 0);
+    CHECK_EQ(hf_hold_state(next), HF_HELD);
+    EVENTUALLY(holder_find(e, b).token == hf_hold_token(next, 0));
+    CHECK_EQ(told.lost + told.revoked, 0);
+    CHECK_RC(hf_evict(b, old.name, hf_hold_token(next, 0), NULL), 0);
+    EVENTUALLY(atomic_load(&told.lost) == 1);
+    CHECK_RC(hf_release(next, NULL), HF_ELOST);
+    check_free(e);
+}
+
 /* ---- Threads --------------------------------------------------------------------- */
 
 struct crowd {
@@ -222,6 +249,8 @@ static void eviction_before_handoff(struct env *e)
 const struct scenario scenarios_handoff[] = {
     { "thousand-waiters-drain", LOCKS, 0, 0, thousand_waiters_drain },
     { "handoff-off-works", EXCLUSIVE, 0, 0, handoff_off_works },
+    { "eviction-means-that-token", MUTEX | REENTRANT | STRIPED,
+      HF_CAP_HANDOFF | HF_CAP_EVICT | HF_CAP_INSPECT, 0, eviction_means_that_token },
     { "handoff-of-one-works", EXCLUSIVE, HF_CAP_HANDOFF, 0, handoff_of_one_works },
     { "others-get-their-turn", EXCLUSIVE, 0, 0, others_get_their_turn },
     { "threads-beside-processes", EXCLUSIVE, HF_CAP_PROCESSES, 0,

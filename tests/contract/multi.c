@@ -268,6 +268,41 @@ static void one_stripe_is_one_lock(struct env *e)
     let_go(hold);
 }
 
+/* A look at the tokens while another thread releases: the tokens, or 0. */
+struct glance {
+    _Atomic(hf_hold *) hold;
+    atomic_bool over;
+};
+
+static void *look_at_tokens(void *arg)
+{
+    struct glance *glance = arg;
+    while (!atomic_load(&glance->over)) {
+        hf_hold *hold = atomic_load(&glance->hold);
+        size_t count = hf_hold_count(hold);
+        CHECK(count == 0 || count == 3);
+        for (size_t i = 0; i < 3; i++)
+            CHECK(hf_hold_token(hold, i) != 1);
+        CHECK_EQ(hf_hold_token(hold, 3), 0);
+    }
+    return NULL;
+}
+
+static void tokens_beside_release(struct env *e)
+{
+    struct glance glance = { .over = false };
+    hf_client *client = client_open(e);
+    pthread_t thread;
+    CHECK_EQ(pthread_create(&thread, NULL, look_at_tokens, &glance), 0);
+    for (int i = 0; i < 100; i++) {
+        hf_hold *hold = held(e, client);
+        atomic_store(&glance.hold, hold);
+        let_go(hold);
+    }
+    atomic_store(&glance.over, true);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+}
+
 const struct scenario scenarios_multi[] = {
     { "all-or-nothing", MULTI, HF_CAP_INSPECT, 0, all_or_nothing },
     { "cancel-rolls-back", MULTI, HF_CAP_INSPECT, 0, cancel_rolls_back },
@@ -278,6 +313,7 @@ const struct scenario scenarios_multi[] = {
       HF_CAP_PROCESSES | HF_CAP_CRASH | HF_CAP_INSPECT, 0, killed_halfway_frees_all },
     { "no-deadlock", MULTI, 0, 0, no_deadlock },
     { "tokens-by-index", MULTI, HF_CAP_INSPECT, 0, tokens_by_index },
+    { "tokens-beside-release", MULTI, 0, 0, tokens_beside_release },
     { "sixty-four-names", MULTI, HF_CAP_INSPECT, 0, sixty_four_names },
     { "same-name-twice", MULTI, HF_CAP_INSPECT, 0, same_name_twice },
     { "multi-enters-again", MULTI, 0, 0, multi_enters_again },

@@ -3,6 +3,8 @@
  * Fair locks, which are strictly first come, first served, and reentrant ones, which
  * count for their owner.
  */
+#include <unistd.h>
+
 #include "contract.h"
 
 /* ---- Fair ------------------------------------------------------------------------ */
@@ -230,6 +232,51 @@ static void count_ends_with_release(struct env *e)
     }
 }
 
+/* A thread that has ended still holds; a new one is not it, though it may have its
+ * memory. */
+static void *thread_keeps(void *arg)
+{
+    hf_hold *kept = NULL;
+    CHECK_RC(thread_take(arg, &kept), 0);
+    return kept;
+}
+
+static void thread_that_ended_is_not_the_next(struct env *e)
+{
+    hf_client *client = client_open(e);
+    pthread_t thread;
+    void *hold = NULL;
+    CHECK_EQ(pthread_create(&thread, NULL, thread_keeps, client), 0);
+    CHECK_EQ(pthread_join(thread, &hold), 0);
+    for (int i = 0; i < 4; i++)
+        in_another_thread(thread_is_busy, client);
+    let_go(hold);
+    check_free(e);
+}
+
+/* Offered to a waiter of this client that is still asleep, the lock has no owner: its
+ * last one gets it with what it asks for now, or not at all. */
+static void an_offer_has_no_owner(struct env *e)
+{
+    hf_client *client = client_open(e);
+    for (int i = 0; i < 20; i++) {
+        struct contender next;
+        hf_hold *again = NULL;
+        hf_hold *hold = held(e, client, .who = 5);
+        contend(&next, e, client, .who = 6, .timeout = HF_FOREVER);
+        usleep(2000); /* pause: it should be asleep, where no look shows it */
+        let_go(hold);
+        int rc = take(e, client, &again, .who = 5, .ttl = 2000, .flags = HF_FIXED);
+        CHECK(rc == 0 || rc == HF_EBUSY);
+        if (rc == 0) {
+            CHECK(hf_hold_left_ms(again) >= 0 && hf_hold_left_ms(again) <= 2000);
+            let_go(again);
+        }
+        CHECK_RC(contender_join(&next), 0);
+        let_go(next.hold);
+    }
+}
+
 const struct scenario scenarios_order[] = {
     { "first-come-first-served", FAIR, HF_CAP_INSPECT, 0, first_come_first_served },
     { "order-within-client", FAIR, HF_CAP_INSPECT, 0, order_within_client },
@@ -244,5 +291,8 @@ const struct scenario scenarios_order[] = {
     { "evicted-with-all-its-holds", REENTRANT, HF_CAP_INSPECT | HF_CAP_EVICT, 0,
       evicted_with_all_its_holds },
     { "count-ends-with-release", REENTRANT, 0, 0, count_ends_with_release },
+    { "thread-that-ended-is-not-the-next", REENTRANT, 0, 0,
+      thread_that_ended_is_not_the_next },
+    { "an-offer-has-no-owner", REENTRANT, HF_CAP_LEASE, 0, an_offer_has_no_owner },
     { NULL, 0, 0, 0, NULL },
 };

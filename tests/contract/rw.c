@@ -5,7 +5,13 @@
  */
 #include <stdlib.h>
 
+#include "../harness/faults.h"
 #include "contract.h"
+
+/* Longer than the names that a client keeps for the next time. */
+#define LONG_NAME                                                                      \
+    "a/name/that/is/longer/than/the/hundred-and-twenty-eight/bytes/up/to/which/a/"     \
+    "client/keeps/what/it/knows/about/a/name/after/the/last/hold/of/it/has/gone"
 
 static hf_hold *want_held(hf_client *client, hf_want want)
 {
@@ -262,6 +268,30 @@ static void downgrade_with_own_waiters(struct env *e)
     let_go(op_held(writer));
 }
 
+/* A downgrade that is to be asked for again, and a release in another thread first. */
+static void *downgrade_in_vain(void *hold)
+{
+    int rc = hf_hold_downgrade(hold, 0, NULL);
+    CHECK(rc == HF_ELOST || rc == HF_ERELEASED);
+    return NULL;
+}
+
+static void downgrade_beside_release(struct env *e)
+{
+    hf_client *client = client_open(e);
+    for (int i = 0; i < 20; i++) {
+        pthread_t thread;
+        hf_hold *hold = want_held(client, hf_write(LONG_NAME));
+        fault_plan(HF_FAULT_ASK, HF_FAULT_FAIL_BEFORE, 1, HF_FAULT_ALWAYS, 0);
+        CHECK_EQ(pthread_create(&thread, NULL, downgrade_in_vain, hold), 0);
+        EVENTUALLY(hf__fault_calls(HF_FAULT_ASK) >= 1);
+        let_go(hold);
+        CHECK_EQ(pthread_join(thread, NULL), 0);
+        fault_none();
+    }
+    let_go(want_held(client, hf_write(LONG_NAME)));
+}
+
 #define DOWN (HF_CAP_DOWNGRADE | HF_CAP_INSPECT)
 
 const struct scenario scenarios_rw[] = {
@@ -280,5 +310,7 @@ const struct scenario scenarios_rw[] = {
     { "downgrade-needs-write", WRITE, DOWN, 0, downgrade_needs_write },
     { "downgrade-after-loss", WRITE, DOWN | HF_CAP_EVICT, 0, downgrade_after_loss },
     { "downgrade-with-own-waiters", WRITE, DOWN, 0, downgrade_with_own_waiters },
+    { "downgrade-beside-release", WRITE, DOWN | NEED_FAULT, 0,
+      downgrade_beside_release },
     { NULL, 0, 0, 0, NULL },
 };

@@ -42,11 +42,19 @@ static hf_client **client_slot(struct env *e, const hf_client *client)
     return NULL;
 }
 
-hf_client *client_with(struct env *e, const hf_options *options)
+/* On a busy machine the answer to a withdrawal may take a while, and most scenarios are
+ * not about that: they wait for it. */
+hf_client *client_with(struct env *e, const hf_options *given)
 {
     hf_client *client = NULL;
     hf_error why = { 0 };
-    if (hf_open(e->url, options, &client, &why) != 0)
+    hf_options options = HF_OPTIONS_INIT;
+    if (given)
+        options = *given;
+    if (!options.confirm_timeout_ms)
+        options.confirm_timeout_ms =
+            3 * (options.request_timeout_ms ? options.request_timeout_ms : 5000);
+    if (hf_open(e->url, &options, &client, &why) != 0)
         check_failed(__FILE__, __LINE__, "hf_open: %s: %s", hf_error_name(why.code),
                      why.text);
     pthread_mutex_lock(&e->mutex);

@@ -285,6 +285,7 @@ int main(int argc, char **argv)
     if (clock)
         CHECK_EQ(hf__clock_shift_open(clock), 0);
     options.program = "taker";
+    options.confirm_timeout_ms = 15000; /* scenarios are rarely about that */
     stores_register(argv[1]);
     if (hf_open(argv[1], &options, &program.client, &why) != 0)
         check_failed(__FILE__, __LINE__, "hf_open: %s", why.text);

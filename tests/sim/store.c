@@ -531,6 +531,14 @@ static void lease_close(void *session, bool forked)
     sessions[me->client] = NULL;
 }
 
+static bool lease_pass(void *session, struct hf_ticket *ticket, uint64_t token)
+{
+    (void)session;
+    (void)ticket;
+    (void)token;
+    return true;
+}
+
 static const char *const schemes[] = { "lease", NULL };
 static const char *const options[] = { NULL };
 
@@ -550,4 +558,5 @@ const struct hf_backend sim_backend = {
     .interest = lease_interest,
     .ask = lease_ask,
     .forget = lease_forget,
+    .pass = lease_pass,
 };

@@ -118,6 +118,12 @@ static void file_forget(void *session, const void *ticket_or_request)
     file->layout->forget(file->inner, ticket_or_request);
 }
 
+static bool file_pass(void *session, struct hf_ticket *ticket, uint64_t token)
+{
+    struct file_session *file = session;
+    return file->layout->pass(file->inner, ticket, token);
+}
+
 static const char *const schemes[] = { "file", NULL };
 static const char *const options[] = { "layout", "mode", NULL };
 
@@ -137,4 +143,5 @@ const struct hf_backend hf__backend_file = {
     .interest = file_interest,
     .ask = file_ask,
     .forget = file_forget,
+    .pass = file_pass,
 };

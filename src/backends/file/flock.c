@@ -320,6 +320,15 @@ static void flock_ask(void *session, struct hf_request *request)
     s->host->ops->answered(s->host, request, rc, rc ? &why : NULL);
 }
 
+/* Nobody sees or evicts a hold by its token here. */
+static bool flock_pass(void *session, struct hf_ticket *ticket, uint64_t token)
+{
+    (void)session;
+    (void)ticket;
+    (void)token;
+    return true;
+}
+
 static void flock_forget(void *session, const void *ticket_or_request)
 {
     struct session *s = session;
@@ -408,4 +417,5 @@ const struct hf_backend hf__file_flock = {
     .interest = flock_interest,
     .ask = flock_ask,
     .forget = flock_forget,
+    .pass = flock_pass,
 };

@@ -165,4 +165,5 @@ const struct hf_backend hf__file_queue = {
     .interest = hf__queue_interest,
     .ask = queue_ask,
     .forget = queue_forget,
+    .pass = hf__queue_pass,
 };

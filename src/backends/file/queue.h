@@ -333,6 +333,7 @@ void hf__queue_withdraw(void *session, struct hf_ticket *ticket);
 void hf__queue_renew(void *session, struct hf_ticket *const *tickets, size_t count,
                      enum hf_renew_mode mode);
 void hf__queue_interest(void *session, struct hf_ticket *ticket);
+bool hf__queue_pass(void *session, struct hf_ticket *ticket, uint64_t token);
 
 /* ---- Requests -------------------------------------------------------------------- */
 

@@ -25,11 +25,6 @@ static struct region_block *record_of(struct file_queue *me,
     return record;
 }
 
-static bool token_in(uint64_t token, uint64_t first, uint32_t span)
-{
-    return token >= first && token - first < span;
-}
-
 /* The granted place after `place` (NULL: the first), or NULL. */
 static struct region_block *granted_next(const struct file_queue *me,
                                          const struct region_block *record,
@@ -48,7 +43,7 @@ static bool quick_evict(struct file_queue *me, struct region_block *record,
 {
     struct quick_hold hold;
     bool ours = (hf__record_freeze(record) & WORD_HELD) &&
-                hf__quick_read(record, &hold) && token_in(token, hold.token, hold.span);
+                hf__quick_read(record, &hold) && token == hold.token;
 
     if (ours)
         hf__record_drop(record);
@@ -63,7 +58,7 @@ int hf__queue_evict(struct file_queue *me, struct hf_request *request, hf_error 
     struct region_block *record = record_of(me, request), *place = NULL;
 
     while (record && (place = granted_next(me, record, place)))
-        if (token_in(request->number, place->place.token, place->place.span)) {
+        if (request->number == place->place.token) {
             hf__place_lose(me, place);
             return 0;
         }
@@ -78,7 +73,7 @@ static bool quick_revoke(struct file_queue *me, struct region_block *record,
     struct quick_hold hold;
 
     if (!hf__quick_read(record, &hold) ||
-        (token && !token_in(token, hold.token, hold.span)))
+        (token && token != hold.token))
         return false;
     record->record.revoked = hold.token;
     hf__peer_wake(me, hold.slot, 0);
@@ -90,7 +85,7 @@ static bool place_revoke(struct file_queue *me, struct region_block *place,
 {
     struct block_place *p = &place->place;
 
-    if (token && !token_in(token, p->token, p->span))
+    if (token && token != p->token)
         return false;
     p->flags |= PLACE_REVOKED;
     if (me->region.slots[p->slot].gen == p->slot_gen)

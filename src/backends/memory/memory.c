@@ -276,6 +276,22 @@ static bool list_forget(struct memory_session *me, struct hf_link *list,
 }
 
 /* Requests are answered at once, so that only a ticket can be meant. */
+static bool memory_pass(void *session, struct hf_ticket *ticket, uint64_t token)
+{
+    struct memory_session *me = session;
+
+    hf__memory_enter(me);
+    struct memory_place *place = hf__memory_place_of(ticket);
+    bool held = place && place->name && place->state == MEMORY_HELD;
+    if (held) {
+        place->span -= (uint32_t)(token - place->token);
+        place->token = token;
+        place->revoked = false; /* that was asked of the last one */
+    }
+    hf__memory_leave(me);
+    return held;
+}
+
 static void memory_forget(void *session, const void *ticket_or_request)
 {
     struct memory_session *me = session;
@@ -304,4 +320,5 @@ const struct hf_backend hf__backend_memory = {
     .interest = memory_interest,
     .ask = hf__memory_ask,
     .forget = memory_forget,
+    .pass = memory_pass,
 };

@@ -161,7 +161,7 @@ static struct memory_place *holder_by_token(struct memory_name *name, uint64_t t
 {
     for (HF_EACH(link, &name->holders)) {
         struct memory_place *place = place_at(link);
-        if (token >= place->token && token - place->token < place->span)
+        if (token == place->token)
             return place;
     }
     return NULL;
@@ -234,16 +234,17 @@ int hf__memory_downgrade(struct memory_session *me, struct hf_request *request,
     return 0;
 }
 
-/* The heir takes over all but id and lease; the old place is lost to its ticket. */
+/* The heir takes over all but id and lease, under the token that its id names; the old
+ * place is lost to its ticket. */
 static void place_inherit(struct memory_session *me, struct memory_place *heir,
-                          struct memory_place *old)
+                          struct memory_place *old, uint64_t token)
 {
     struct memory_name *name = old->name;
 
     heir->kind = old->kind;
     heir->permits = old->permits;
-    heir->token = old->token;
-    heir->span = old->span;
+    heir->token = token;
+    heir->span = 1;
     heir->since_ns = old->since_ns;
     memcpy(heir->note, old->note, sizeof(heir->note));
     hf__memory_hold(me, name, heir);
@@ -260,12 +261,15 @@ int hf__memory_adopt(struct memory_session *me, struct hf_request *request,
     struct memory_place *heir = hf__memory_place_of(ticket);
     struct memory_place *old = name ? holder_by_id(name, &request->other) : NULL;
 
+    if (old && (request->number < old->token ||
+                request->number - old->token >= old->span))
+        return hf__fail(why, HF_ENOENT, "the hold does not have that token");
     if (!old && (!heir || heir->state != MEMORY_HELD))
         return hf__fail(why, HF_ENOENT, "there is no such hold");
     if (!heir && !(heir = hf__memory_place_new(me, ticket)))
         return hf__fail_code(why, HF_ENOMEM);
     if (old)
-        place_inherit(me, heir, old);
+        place_inherit(me, heir, old, request->number);
     request->grant = hf__memory_grant(heir);
     return 0;
 }

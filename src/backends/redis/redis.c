@@ -249,6 +249,14 @@ static void redis_forget(void *session, const void *ticket_or_request)
     slots_forget(me, ticket_or_request);
 }
 
+static bool redis_pass(void *session, struct hf_ticket *ticket, uint64_t token)
+{
+    (void)session;
+    (void)ticket;
+    (void)token;
+    return true;
+}
+
 static const char *const schemes[] = { "redis", "rediss", "redis+unix", NULL };
 static const char *const options[] = {
     "client_name",   "connect_timeout", "db",       "layout",     "password_env",
@@ -272,4 +280,5 @@ const struct hf_backend hf__backend_redis = {
     .interest = redis_interest,
     .ask = redis_ask,
     .forget = redis_forget,
+    .pass = redis_pass,
 };

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A hold that goes on to another caller of its client, under a later token.
+ *
+ * In the guard, as eviction is: whoever evicts by a token either does so before, and
+ * the hold does not go on, or meets the new token. The span goes down before the token
+ * goes up: a process that dies in between never owns a number that is not its own.
+ */
+#include "queue.h"
+
+static bool quick_pass(struct file_queue *me, struct hf_ticket *ticket, uint64_t token)
+{
+    struct block_record *r = &block_at(me, ticket_block(ticket))->record;
+
+    if (!hf__quick_mine(me, ticket))
+        return false;
+    uint32_t span = __atomic_load_n(&r->span, __ATOMIC_RELAXED);
+    __atomic_store_n(&r->span, span - (uint32_t)(token - r->token), __ATOMIC_RELEASE);
+    __atomic_store_n(&r->token, token, __ATOMIC_RELEASE);
+    ticket->store[2] = token;
+    return true;
+}
+
+static bool place_pass(struct file_queue *me, struct hf_ticket *ticket, uint64_t token)
+{
+    struct region_block *place =
+        hf__place_find(me, ticket_block(ticket), ticket->store[2]);
+
+    if (!place || place->place.state != PLACE_GRANTED)
+        return false;
+    place->place.span -= (uint32_t)(token - place->place.token);
+    place->place.token = token;
+    place->place.flags &= ~(uint32_t)PLACE_REVOKED; /* that was asked of the last one */
+    return true;
+}
+
+bool hf__queue_pass(void *session, struct hf_ticket *ticket, uint64_t token)
+{
+    struct file_queue *me = session;
+    enum ticket_mode mode = ticket_mode(ticket);
+    hf_error why;
+
+    if ((mode != TICKET_QUICK && mode != TICKET_PLACE) || hf__guard_enter(me, &why) != 0)
+        return false;
+    bool passed = mode == TICKET_QUICK ? quick_pass(me, ticket, token)
+                                       : place_pass(me, ticket, token);
+    hf__guard_leave(me);
+    return passed;
+}

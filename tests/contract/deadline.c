@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Calls end at their deadline, whatever the store does.
+ *
+ * The fault shim swallows the answers to withdrawals, so no call hears that its place in
+ * the queue is given up. Requests have a timeout that no test would wait for: a call
+ * that waits for the store shows by that.
+ */
+#include <time.h>
+
+#include "../harness/faults.h"
+#include "contract.h"
+
+#define REQUEST_MS 60000
+#define BOUND_MS (REQUEST_MS / 3)
+
+static int64_t now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * INT64_C(1000) + now.tv_nsec / 1000000;
+}
+
+/* As users open one, but for the patience with requests. */
+static hf_client *patient_client(struct env *e)
+{
+    hf_client *client = NULL;
+    hf_options options = HF_OPTIONS_INIT;
+    options.request_timeout_ms = REQUEST_MS;
+    CHECK_RC(hf_open(e->url, &options, &client, NULL), 0);
+    return client;
+}
+
+static void ends_at_its_deadline(struct env *e)
+{
+    hf_client *a = client_open(e);
+    hf_client *b = patient_client(e);
+    hf_hold *hold = held(e, a);
+    hf_hold *none = NULL;
+    fault_lose(HF_FAULT_WITHDRAW, 1, HF_FAULT_ALWAYS);
+    int64_t began = now_ms();
+    int rc = take(e, b, &none, .rival = true, .who = 2, .timeout = 200);
+    CHECK(rc == HF_EUNCERTAIN); /* nothing is held, but it may be for a moment */
+    CHECK(now_ms() - began < BOUND_MS);
+    began = now_ms();
+    hf_close(b);
+    CHECK(now_ms() - began < BOUND_MS);
+    fault_none();
+    EVENTUALLY(seen(e, a, HF_WAITER) == 0);
+    let_go(hold);
+    check_free(e);
+}
+
+static void cancelled_at_once(struct env *e)
+{
+    hf_client *a = client_open(e);
+    hf_client *b = patient_client(e);
+    hf_hold *hold = held(e, a);
+    hf_hold *none = NULL;
+    hf_op *op = begin(e, b, NULL, NULL, .rival = true, .who = 2, .timeout = HF_FOREVER);
+    EVENTUALLY(queued(e, a, 1));
+    fault_lose(HF_FAULT_WITHDRAW, 1, HF_FAULT_ALWAYS);
+    int64_t began = now_ms();
+    hf_op_cancel(op);
+    int rc = op_end(op, HF_FOREVER, &none);
+    CHECK(rc == HF_EUNCERTAIN);
+    CHECK(now_ms() - began < BOUND_MS);
+    hf_close(b);
+    fault_none();
+    let_go(hold);
+    check_free(e);
+}
+
+static void close_is_bounded(struct env *e)
+{
+    hf_client *a = client_open(e);
+    hf_client *b = patient_client(e);
+    hf_hold *hold = held(e, b);
+    fault_lose(HF_FAULT_WITHDRAW, 1, HF_FAULT_ALWAYS);
+    int64_t began = now_ms();
+    hf_close(b);
+    CHECK(now_ms() - began < BOUND_MS);
+    fault_none();
+    CHECK_RC(hf_release(hold, NULL), HF_ECLOSED);
+    let_go(held(e, a, .rival = true, .timeout = HF_FOREVER));
+}
+
+/* A hold that was lost stays lost, however the store takes the late release. */
+static void lost_before_the_silence(struct env *e)
+{
+    hf_client *a = client_open(e);
+    hf_options options = HF_OPTIONS_INIT;
+    options.request_timeout_ms = hasty_ms(e);
+    hf_client *b = client_with(e, &options);
+    hf_hold *hold = held(e, b);
+    struct told told = { 0 };
+    CHECK_RC(hf_hold_watch(hold, told_event, &told, NULL), 0);
+    holder_evict(e, a);
+    EVENTUALLY(atomic_load(&told.lost) == 1);
+    fault_lose(HF_FAULT_WITHDRAW, 1, HF_FAULT_ALWAYS);
+    CHECK_RC(hf_release(hold, NULL), HF_ELOST);
+    fault_none();
+    check_free(e);
+}
+
+/* The lock was taken away; the first withdrawal did not get out, the second finds
+ * nothing: that is no success. */
+static void late_release_is_told(struct env *e)
+{
+    hf_client *a = client_open(e);
+    hf_client *b = client_open(e);
+    hf_hold *hold = held(e, b);
+    hf__fault_plan((struct hf_fault[]){
+                       { HF_FAULT_WITHDRAW, HF_FAULT_FAIL_BEFORE, 1, 2, 0 },
+                       { HF_FAULT_EVENT, HF_FAULT_LOSE, 1, HF_FAULT_ALWAYS, 0 },
+                   },
+                   2);
+    holder_evict(e, a);
+    CHECK_RC(hf_release(hold, NULL), HF_ELOST);
+    CHECK(hf__fault_calls(HF_FAULT_WITHDRAW) > 2);
+    fault_none();
+    check_free(e);
+}
+
+#define EVICT (NEED_FAULT | HF_CAP_EVICT | HF_CAP_INSPECT)
+
+const struct scenario scenarios_deadline[] = {
+    { "ends-at-its-deadline", LOCKS, NEED_FAULT | HF_CAP_INSPECT, 0,
+      ends_at_its_deadline },
+    { "cancelled-at-once", LOCKS, NEED_FAULT | HF_CAP_INSPECT, 0, cancelled_at_once },
+    { "close-is-bounded", LOCKS, NEED_FAULT, 0, close_is_bounded },
+    { "lost-before-the-silence", SINGLES, EVICT, 0, lost_before_the_silence },
+    { "late-release-is-told", SINGLES, EVICT, 0, late_release_is_told },
+    { NULL, 0, 0, 0, NULL },
+};
