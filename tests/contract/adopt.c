@@ -251,7 +251,7 @@ static void unheard_adoption_leaves_nothing(struct env *e)
     fault_plan(HF_FAULT_ASK, HF_FAULT_FAIL_AFTER, 1, HF_FAULT_ALWAYS, 0);
     CHECK_RC(hf_adopt(b, id, &options, &adopted, NULL), HF_EUNCERTAIN);
     fault_none();
-    let_go(held(e, b, .rival = true, .who = 2, .timeout = HF_FOREVER));
+    let_go(held(e, b, .rival = true, .who = 2, .timeout = TTL / 2)); /* long before */
     CHECK_RC(hf_release(hold, NULL), HF_ELOST);
 }
 
