@@ -201,8 +201,11 @@ struct hf_host_ops {
     void (*renewed)(struct hf_host *, struct hf_ticket *, enum hf_renewal,
                     const struct hf_lease *lease);
 
-    /* About a granted ticket, unasked: HF_EVENT_LOST or HF_EVENT_REVOKED. */
+    /* About a granted ticket, unasked: HF_EVENT_LOST or HF_EVENT_REVOKED. `reason`
+     * before HF_EVENT_LOST says what happened ("evicted by db3 pid 8123 holdfast"), if
+     * the store knows; it is copied. */
     void (*event)(struct hf_host *, struct hf_ticket *, enum hf_event);
+    void (*reason)(struct hf_host *, struct hf_ticket *, const char *text);
 
     /* Ends a request: rc 0 or a code, with `why` (may be NULL) for the sentence. */
     void (*answered)(struct hf_host *, struct hf_request *, int rc,

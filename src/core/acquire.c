@@ -27,7 +27,7 @@ static void start_claim(struct hf_op *op, struct claim *claim)
     struct claim *other =
         claim->named ? NULL : hf__claim_find(op->client, &claim->ticket, op->owner);
     if (other && other->state == CLAIM_HELD && lease_is_over(other)) {
-        hf__claim_lost(other, "the lease is over");
+        hf__claim_lost(other, NULL);
         other = NULL;
     }
     bool again = other && claim->ticket.kind == HF_REENTRANT &&
@@ -123,7 +123,7 @@ void hf__acquire_advance(struct hf_op *op)
                 return;
             }
             if (lease_is_over(claim)) {
-                hf__claim_lost(claim, "the lease is over"); /* others may wait on it */
+                hf__claim_lost(claim, NULL); /* others may wait on it */
                 acquire_lost(op);
                 return;
             }

@@ -20,6 +20,7 @@
 
 #include "../base/clock.h"
 #include "../base/error.h"
+#include "../base/mem.h"
 
 #include <string.h>
 
@@ -354,8 +355,15 @@ static void move_waiters(struct claim *claim)
 
 void hf__claim_lost(struct claim *claim, const char *reason)
 {
+    char words[80];
     if (claim->state != CLAIM_HELD)
         return;
+    if (!reason) {
+        hf__lease_end_words(claim, words, sizeof(words));
+        reason = words;
+    }
+    if (!claim->lost_why)
+        claim->lost_why = hf__copy_text(reason, strlen(reason));
     claim->state = CLAIM_LOST;
     claim->offered = false;
     hf__claim_unname(claim);

@@ -113,6 +113,7 @@ struct claim {
     bool interested : 1; /* the store tells us at once when it is lost */
     bool
         impatient : 1; /* who was woken for it came too late: theirs is the next turn */
+    char *lost_why;    /* what is known of its loss; NULL: nothing */
     char name[28];     /* the name, if it fits; else ticket.name is a copy */
 };
 
@@ -295,7 +296,7 @@ void hf__claim_release(struct claim *claim, struct hf_op *leaver);
 bool hf__claim_hand_off(struct claim *claim);
 bool hf__claim_take_offer(struct claim *claim); /* false: it is given up */
 void hf__claim_give_up(struct claim *claim);
-void hf__claim_lost(struct claim *claim, const char *reason);
+void hf__claim_lost(struct claim *claim, const char *reason); /* NULL: by time */
 void hf__claim_end_askers(struct claim *claim, int rc, const char *reason);
 void hf__claim_end_requests(struct claim *claim);
 
@@ -335,6 +336,8 @@ uint64_t hf__hold_token(const hf_hold *handle, size_t index);
 size_t hf__hold_count(const hf_hold *handle);
 enum hf_state hf__hold_state(const struct hf_hold *hold, int64_t *ret_left_ms);
 int hf__hold_leave(struct hf_hold *hold, hf_error *why);
+/* HF_ELOST, with what is known of the loss. */
+int hf__hold_fail_lost(const struct hf_hold *hold, hf_error *why);
 
 /* renew.c */
 void hf__renew_schedule(struct claim *claim);
@@ -346,6 +349,8 @@ void hf__renew_answer(struct claim *claim, enum hf_renewal answer,
                       const struct hf_lease *given);
 int hf__hold_ask(struct hf_hold *hold, int64_t ttl_ns, bool extend, hf_error *why);
 int64_t hf__drift(int64_t ttl_ns);
+/* Why the lease of a claim is over, in words. */
+void hf__lease_end_words(const struct claim *claim, char *text, size_t size);
 /* A lease as a store gave it, in bounds: no sum of it overflows, and it has not begun
  * later than now. */
 struct hf_lease hf__lease_in_bounds(int64_t since_ns, int64_t ttl_ns);

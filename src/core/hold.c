@@ -227,6 +227,25 @@ static bool hold_is_lost(const struct hf_hold *hold)
     return hf__hold_state(hold, &left) == HF_LOST;
 }
 
+int hf__hold_fail_lost(const struct hf_hold *hold, hf_error *why)
+{
+    char words[80];
+    int64_t now = hf__now();
+    for (uint32_t i = 0; i < hold->count; i++) {
+        const struct claim *claim = hold->parts[i].claim;
+        if (!claim || (claim->state == CLAIM_HELD && now < claim->valid_until &&
+                       now < claim->end_at))
+            continue;
+        if (claim->state == CLAIM_HELD)
+            hf__lease_end_words(claim, words, sizeof(words));
+        return hf__fail(why, HF_ELOST, "the lock was lost: %s",
+                        claim->state == CLAIM_HELD ? words
+                        : claim->lost_why          ? claim->lost_why
+                                                   : "it is not known why");
+    }
+    return hf__fail_code(why, HF_ELOST);
+}
+
 /* ---- watching ------------------------------------------------------------------ */
 
 void hf__hold_tell(struct hf_hold *hold, enum hf_event event)
@@ -308,7 +327,7 @@ static void start_release(struct hf_op *op, struct hf_hold *hold)
 {
     op->pending = 1; /* until all parts have been started */
     if (hold_is_lost(hold))
-        op->rc = hf__fail(&op->why, HF_ELOST, "the hold was lost before its release");
+        op->rc = hf__hold_fail_lost(hold, &op->why);
     hf__list_push_back(&op->client->ops, &op->all);
     release_parts(hold, op);
     hf__hold_free(hold);

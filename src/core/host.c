@@ -11,7 +11,12 @@
 
 #include "../base/clock.h"
 #include "../base/error.h"
+#include "../base/mem.h"
 #include "report.h"
+
+#include <string.h>
+
+enum { REASON_MAX = 150 };
 
 static hf_client *client_of(struct hf_host *host)
 {
@@ -148,11 +153,20 @@ static void host_event(struct hf_host *host, struct hf_ticket *ticket,
     if (claim->state != CLAIM_HELD)
         return;
     if (event == HF_EVENT_LOST) {
-        hf__claim_lost(claim, "the store took it away");
+        hf__claim_lost(claim, "the store no longer has it: evicted, adopted or removed");
         return;
     }
     for (HF_EACH(link, &claim->parts))
         hf__hold_tell(HF_CONTAINER(link, struct hold_part, link)->hold, event);
+}
+
+static void host_reason(struct hf_host *host, struct hf_ticket *ticket,
+                        const char *text)
+{
+    (void)host;
+    struct claim *claim = claim_of(ticket);
+    if (claim->state == CLAIM_HELD && !claim->lost_why)
+        claim->lost_why = hf__copy_text(text, strnlen(text, REASON_MAX));
 }
 
 static void host_answered(struct hf_host *host, struct hf_request *request, int rc,
@@ -226,6 +240,7 @@ const struct hf_host_ops hf__host_ops = {
     .withdrawn = host_withdrawn,
     .renewed = host_renewed,
     .event = host_event,
+    .reason = host_reason,
     .answered = host_answered,
     .entry = host_entry,
     .cell_data = host_cell_data,

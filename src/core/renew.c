@@ -16,6 +16,8 @@
 #include "../base/clock.h"
 #include "../base/error.h"
 
+#include <stdio.h>
+
 /* The first pause before a question is repeated; then twice as long, and so on. */
 #define AGAIN_NS (10 * HF_NS_PER_MS)
 
@@ -34,6 +36,19 @@ struct hf_lease hf__lease_in_bounds(int64_t since_ns, int64_t ttl_ns)
     if (ttl_ns > most)
         lease.ttl_ns = most;
     return lease;
+}
+
+void hf__lease_end_words(const struct claim *claim, char *text, size_t size)
+{
+    int64_t now = hf__now();
+    long long ms = (long long)((now - claim->asked_at) / HF_NS_PER_MS);
+    if (now >= claim->end_at && !claim->fixed_end)
+        snprintf(text, size, "its longest time (max_hold_ms) is over");
+    else if (claim->renew && !claim->fixed_end)
+        snprintf(text, size, "the store has confirmed no renewal for %lld.%lld s",
+                 ms / 1000, ms % 1000 / 100);
+    else
+        snprintf(text, size, "its lease is over and was not to be renewed");
 }
 
 /* As long as it gives what is wanted, the lease sets the pace: it may be near its end,
@@ -202,7 +217,7 @@ void hf__renew_timeout(struct claim *claim)
 {
     int64_t now = hf__now();
     if (now >= claim->valid_until) {
-        hf__claim_lost(claim, "the lease is over");
+        hf__claim_lost(claim, NULL);
         return;
     }
     tell_doubt(claim, now);
@@ -264,7 +279,7 @@ void hf__renew_answer(struct claim *claim, enum hf_renewal answer,
     switch (answer) {
     case HF_RENEWED:
         if (claim->valid_until <= now) { /* who has asked was told: lost */
-            hf__claim_lost(claim, "the lease is over");
+            hf__claim_lost(claim, NULL);
             break;
         }
         if (claim->valid_until != HF_NEVER)
@@ -275,7 +290,7 @@ void hf__renew_answer(struct claim *claim, enum hf_renewal answer,
         end_askers(claim, lease.since_ns, false);
         break;
     case HF_RENEWAL_LOST:
-        hf__claim_lost(claim, "the store says that it is not ours any more");
+        hf__claim_lost(claim, "the store no longer has it: expired, evicted or removed");
         break;
     case HF_RENEWAL_UNKNOWN:
         ask_again_soon(claim, now); /* for a renewal, the claim's timer does */
@@ -302,7 +317,7 @@ static int ask_one(struct hf_hold *hold, struct claim *claim, int64_t ttl_ns,
 {
     hf_client *client = hold->client;
     if (claim->state != CLAIM_HELD)
-        return hf__fail_code(why, HF_ELOST);
+        return hf__hold_fail_lost(hold, why);
     struct hf_op op;
     hf__op_init(&op, client, OP_RENEW);
     int rc = hf__loop_reserve(&client->loop);
@@ -353,7 +368,7 @@ int hf__hold_ask(struct hf_hold *hold, int64_t ttl_ns, bool extend, hf_error *wh
     uint32_t tag = hold->handle.generation;
     int64_t left;
     if (hf__hold_state(hold, &left) == HF_LOST)
-        return hf__fail_code(why, HF_ELOST);
+        return hf__hold_fail_lost(hold, why);
     for (uint32_t i = 0; i < hold->count; i++) {
         struct claim *claim = hold->parts[i].claim;
         int rc = extend ? check_extend(claim, ttl_ns, why) : 0;

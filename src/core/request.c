@@ -189,7 +189,7 @@ int hf__downgrade(struct hf_hold *hold, size_t index, hf_error *why)
     if (claim->ticket.kind != HF_WRITE)
         return hf__fail(why, HF_EINVAL, "only a write lock can be downgraded");
     if (claim->state != CLAIM_HELD)
-        return hf__fail_code(why, HF_ELOST);
+        return hf__hold_fail_lost(hold, why);
     struct asked asked = { .request = { .ticket = &claim->ticket } };
     claim->requests++; /* whoever releases the hold meanwhile ends the request */
     int rc = hf__request_named(hold->client, &asked, HF_DOWNGRADE, claim->ticket.name,

@@ -142,6 +142,8 @@ void hf__claim_free(struct claim *claim)
     if (claim->ticket.note[0])
         hf__free((void *)(uintptr_t)claim->ticket.note);
     claim->ticket.note = "";
+    hf__free(claim->lost_why);
+    claim->lost_why = NULL;
     if (claim->ticket.name_len <= IDLE_NAME_MAX && !client->closing)
         hf__claim_name(claim);
     if (!claim->named || claim->ticket.name_len > IDLE_NAME_MAX) {

@@ -219,12 +219,13 @@ static void call_watch(hf_client *client, const struct hold_watch *watch,
     struct hold_watch copy = *watch;
     hf_hold *handle = hf__hold_handle(copy.hold);
     hf_error why;
+    if (events & 1u << HF_EVENT_LOST)
+        hf__hold_fail_lost(copy.hold, &why);
     pthread_mutex_unlock(&client->lock);
     calling_back = client;
     for (size_t i = 0; i < sizeof(order) / sizeof(order[0]); i++) {
         if (!(events & 1u << order[i]) || !hf__hold_peek(handle))
             continue;
-        hf__fail_code(&why, HF_ELOST);
         copy.callback(copy.user, handle, order[i],
                       order[i] == HF_EVENT_LOST ? &why : NULL);
     }

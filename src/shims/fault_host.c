@@ -234,6 +234,13 @@ static void host_event(struct hf_host *host, struct hf_ticket *ticket,
     answer_route(s, HF_FAULT_EVENT, ticket, &answer);
 }
 
+static void host_reason(struct hf_host *host, struct hf_ticket *ticket,
+                        const char *text)
+{
+    struct hf_host *outer = session_of(host)->outer;
+    outer->ops->reason(outer, ticket, text);
+}
+
 static void host_answered(struct hf_host *host, struct hf_request *request, int rc,
                           const hf_error *why)
 {
@@ -325,6 +332,7 @@ const struct hf_host_ops hf__fault_host_ops = {
     .withdrawn = host_withdrawn,
     .renewed = host_renewed,
     .event = host_event,
+    .reason = host_reason,
     .answered = host_answered,
     .entry = host_entry,
     .cell_data = host_cell_data,

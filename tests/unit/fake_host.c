@@ -105,6 +105,14 @@ static void host_event(struct hf_host *host, struct hf_ticket *ticket,
     note(host, FAKE_EVENT, ticket, (int)event);
 }
 
+static void host_reason(struct hf_host *host, struct hf_ticket *ticket,
+                        const char *text)
+{
+    (void)host;
+    (void)ticket;
+    (void)text;
+}
+
 static void host_answered(struct hf_host *host, struct hf_request *request, int rc,
                           const hf_error *why)
 {
@@ -219,6 +227,7 @@ static const struct hf_host_ops ops = {
     .withdrawn = host_withdrawn,
     .renewed = host_renewed,
     .event = host_event,
+    .reason = host_reason,
     .answered = host_answered,
     .entry = host_entry,
     .cell_data = host_cell_data,
