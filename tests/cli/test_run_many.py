@@ -34,7 +34,7 @@ def test_many(place):
         bad += subprocess.call([COMMAND, "run", "x", "--", "true"], env=env) != 0
         count += 1
     ok(bad == 0, f"{count} runs of `true`")
-    names = sorted(os.listdir(place.dir))
+    names = sorted(os.listdir(os.path.join(place.dir, ".holdfast")))
     ok(names == ["live", "state"], "the directory has the files it always has", names)
     text = holdfast("ls", "--json", url=place.url).stdout.replace(" ", "")
     ok('"locks":[]' in text, "nothing is held", text)

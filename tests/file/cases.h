@@ -28,6 +28,7 @@ extern const struct file_case planted_cases[];
 extern const struct file_case system_cases[];
 extern const struct file_case process_cases[];
 extern const struct file_case interop_cases[];
+extern const struct file_case strangers_cases[];
 
 /* Of the case that runs: its layout, and an empty directory (mode 0700). */
 extern enum layout layout;
@@ -48,7 +49,7 @@ const char *in_scratch(const char *name);
 /* file:`path`, with the layout and, if given, one more option ("mode=0600"). */
 const char *url_of(const char *path, const char *option);
 
-/* The file that the layout makes first in its directory. */
+/* The file that the layout makes first, below its directory. */
 const char *state_name(void);
 
 /* What a directory and everything below it looks like, contents included. */

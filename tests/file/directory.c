@@ -93,7 +93,8 @@ static void dir_not_writable(void)
     CHECK(chmod(scratch, 0755) == 0);
     CHECK(setegid(NOBODY) == 0 && seteuid(NOBODY) == 0);
     if (layout == QUEUE) {
-        check_refused(url_of(path, NULL), HF_EREFUSED, EACCES, "state");
+        check_refused(url_of(path, NULL), HF_EREFUSED, EACCES,
+                      "'.holdfast' cannot be made");
         return;
     }
     /* flock works with what is there, and refuses what would have to be made. */
@@ -134,7 +135,8 @@ static void dir_read_only_mount(void)
     close(open(in_scratch("x"), O_CREAT | O_RDWR, 0600));
     CHECK_EQ(run_program(argv), 0);
     if (layout == QUEUE) {
-        check_refused(url_of(scratch, NULL), HF_EREFUSED, EROFS, "state");
+        check_refused(url_of(scratch, NULL), HF_EREFUSED, EROFS,
+                      "'.holdfast' cannot be made");
         return;
     }
     hf_client *client = opened(url_of(scratch, NULL));

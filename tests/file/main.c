@@ -111,8 +111,8 @@ static void cases_run(const struct file_case *cases, const char *pick)
 int main(int argc, char **argv)
 {
     const struct file_case *const groups[] = { directory_cases, planted_cases,
-                                               system_cases, process_cases,
-                                               interop_cases };
+                                               system_cases,    process_cases,
+                                               interop_cases,   strangers_cases };
 
     for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++)
         cases_run(groups[i], argc > 1 ? argv[1] : NULL);

@@ -10,8 +10,11 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+/* The directory that it is in, too. */
 static const char *state_path(void)
 {
+    if (layout == QUEUE)
+        CHECK(mkdir(in_scratch(".holdfast"), 0700) == 0 || errno == EEXIST);
     return in_scratch(state_name());
 }
 
@@ -28,7 +31,7 @@ static void write_file(const char *path, const void *bytes, size_t size)
 static void state_is_link(void)
 {
     write_file(in_scratch("victim"), "precious", 8);
-    CHECK(symlink("victim", state_path()) == 0);
+    CHECK(symlink(layout == QUEUE ? "../victim" : "victim", state_path()) == 0);
     check_refused(url_of(scratch, NULL), HF_EREFUSED, ELOOP, "symbolic link");
     CHECK(unlink(state_path()) == 0);
     CHECK(symlink("not-there", state_path()) == 0);

@@ -49,7 +49,7 @@ const char *url_of(const char *path, const char *option)
 
 const char *state_name(void)
 {
-    return layout == QUEUE ? "state" : ".holdfast-tokens";
+    return layout == QUEUE ? ".holdfast/state" : ".holdfast-tokens";
 }
 
 /* ---- Root ------------------------------------------------------------------------ */

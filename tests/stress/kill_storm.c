@@ -207,11 +207,17 @@ static bool documented(const char *name)
     return strcmp(name, "state") == 0 || strcmp(name, "live") == 0;
 }
 
-static int undocumented_files(const char *path)
+static int undocumented_files(const struct storm *storm)
 {
-    DIR *dir = opendir(path);
+    char path[128];
+    DIR *dir;
     const struct dirent *entry;
     int count = 0;
+
+    snprintf(path, sizeof path, "%s/.holdfast", storm->dir);
+    dir = opendir(path);
+    if (!dir)
+        count++;
 
     while (dir && (entry = readdir(dir)) != NULL) {
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
@@ -238,7 +244,7 @@ static void check_aftermath(struct storm *storm)
            "and its next token is larger than all before");
     tap_ok(hf_release(hold, NULL) == 0, "release");
     hf_close(client);
-    tap_ok(undocumented_files(storm->dir) == 0, "only documented files are left");
+    tap_ok(undocumented_files(storm) == 0, "only documented files are left");
 }
 
 static void check_storm(struct storm *storm, bool moved)

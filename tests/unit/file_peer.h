@@ -39,19 +39,21 @@
 /* ---- The directory --------------------------------------------------------------- */
 
 static char scratch[64];
+static char home[80]; /* the directory of its own that the store makes in it */
 static char url[96];
 
 UNUSED_OK static void scratch_make(void)
 {
     snprintf(scratch, sizeof(scratch), "/tmp/test-file-XXXXXX");
     ck_assert_ptr_nonnull(mkdtemp(scratch));
+    snprintf(home, sizeof(home), "%s/.holdfast", scratch);
     snprintf(url, sizeof(url), "file:%s", scratch);
 }
 
 /* How many files there are whose names begin so. */
 UNUSED_OK static int scratch_count(const char *prefix)
 {
-    DIR *dir = opendir(scratch);
+    DIR *dir = opendir(home);
     struct dirent *entry;
     int count = 0;
 
@@ -65,13 +67,14 @@ UNUSED_OK static int scratch_count(const char *prefix)
 
 UNUSED_OK static void scratch_remove(void)
 {
-    DIR *dir = opendir(scratch);
+    DIR *dir = opendir(home);
     struct dirent *entry;
 
     ck_assert_ptr_nonnull(dir);
     while ((entry = readdir(dir)))
         unlinkat(dirfd(dir), entry->d_name, 0);
     closedir(dir);
+    ck_assert_int_eq(rmdir(home), 0);
     ck_assert_int_eq(rmdir(scratch), 0);
 }
 
@@ -91,7 +94,7 @@ UNUSED_OK static struct state state_map(void)
     struct stat st;
     struct state state;
 
-    snprintf(path, sizeof(path), "%s/state", scratch);
+    snprintf(path, sizeof(path), "%s/state", home);
     int fd = open(path, O_RDWR | O_CLOEXEC);
     ck_assert_int_ge(fd, 0);
     ck_assert_int_eq(fstat(fd, &st), 0);

@@ -151,7 +151,8 @@ START_TEST(modes_and_owner)
 
     facts = facts_good();
     facts.file_mode = S_IFREG | 0666;
-    has(judged(&facts, HF_TRAP, "permissions")->fix, "chmod o-w '/srv/locks/state'");
+    has(judged(&facts, HF_TRAP, "permissions")->fix,
+        "chmod o-w '/srv/locks/.holdfast/state'");
     facts = facts_good();
     facts.dir_owner = 1001;
     found.count = 0;
@@ -235,15 +236,25 @@ static void dir_make(void)
     ck_assert_ptr_nonnull(mkdtemp(dir));
 }
 
-static void dir_remove(void)
+static void dir_empty(const char *path)
 {
-    DIR *stream = opendir(dir);
+    DIR *stream = opendir(path);
     struct dirent *entry;
 
-    ck_assert_ptr_nonnull(stream);
-    while ((entry = readdir(stream)))
+    while (stream && (entry = readdir(stream)))
         unlinkat(dirfd(stream), entry->d_name, 0);
-    closedir(stream);
+    if (stream)
+        closedir(stream);
+}
+
+static void dir_remove(void)
+{
+    char home[96];
+
+    snprintf(home, sizeof(home), "%s/.holdfast", dir);
+    dir_empty(home);
+    rmdir(home);
+    dir_empty(dir);
     ck_assert_int_eq(rmdir(dir), 0);
     ck_assert_uint_eq(hf__mem_live(), 0);
 }
@@ -279,7 +290,7 @@ START_TEST(queue_layout_examines_itself)
     has(ask(&a, "permissions")->fix, dir);
     ck_assert_int_eq(chmod(dir, 0700), 0);
 
-    snprintf(state, sizeof(state), "%s/state", dir);
+    snprintf(state, sizeof(state), "%s/.holdfast/state", dir);
     snprintf(moved, sizeof(moved), "%s/moved", dir);
     ck_assert_ptr_null(ask(&a, "state"));
     ck_assert_int_eq(rename(state, moved), 0);

@@ -38,7 +38,7 @@ static void close_a(void)
 static const char *live_path(void)
 {
     static char path[96];
-    snprintf(path, sizeof(path), "%s/live", scratch);
+    snprintf(path, sizeof(path), "%s/live", home);
     return path;
 }
 

@@ -212,7 +212,7 @@ START_TEST(a_damaged_cell_is_refused)
     open_a();
     ck_assert_int_eq(fake_ask(&a, &set, NULL), 0);
     ck_assert(hf__name_to_file(set.name, set.name_len, file, sizeof(file)));
-    snprintf(path, sizeof(path), "%s/cell.%s", scratch, file);
+    snprintf(path, sizeof(path), "%s/cell.%s", home, file);
     int fd = open(path, O_RDWR);
     ck_assert_int_eq(pwrite(fd, "V", 1, lseek(fd, 0, SEEK_END) - 5), 1);
     ck_assert_int_eq(fake_ask(&a, &get, NULL), HF_ECORRUPT);
@@ -347,7 +347,7 @@ static void refused(int code, const char *part)
     hf_error why;
     ck_assert_int_eq(fake_open_why(&a, &hf__backend_file, url, NULL, &why), code);
     ck_assert_msg(strstr(why.text, part), "%s", why.text);
-    ck_assert_msg(strstr(why.text, "remove the file"), "%s", why.text);
+    ck_assert_msg(strstr(why.text, "remove .holdfast/state"), "%s", why.text);
 }
 
 START_TEST(a_state_file_that_is_none_is_refused)
@@ -359,7 +359,7 @@ START_TEST(a_state_file_that_is_none_is_refused)
     fake_close(&a);
     state = state_map();
     state.head->version++;
-    refused(HF_ECORRUPT, "layout 2.");
+    refused(HF_ECORRUPT, "layout 3.");
     state.head->version--;
     state.head->abi ^= 1;
     refused(HF_ECORRUPT, "C library");
@@ -369,12 +369,14 @@ START_TEST(a_state_file_that_is_none_is_refused)
     state.head->block_count /= 2;
     state.head->magic ^= 1;
     refused(HF_ECORRUPT, "no state file");
-    state.head->magic = 0; /* never finished: made anew */
+    state.head->magic = 0; /* no mark: not ours */
+    refused(HF_ECORRUPT, "no state file");
+    state.head->magic = REGION_MAKING; /* never finished: made anew */
     ck_assert_int_eq(fake_open(&a, &hf__backend_file, url, NULL), 0);
     ck_assert_uint_eq(state.head->magic, REGION_MAGIC);
     fake_close(&a);
     state_unmap(&state);
-    snprintf(path, sizeof(path), "%s/state", scratch);
+    snprintf(path, sizeof(path), "%s/state", home);
     ck_assert_int_eq(truncate(path, 100), 0);
     refused(HF_ECORRUPT, "cut short");
     scratch_remove();
@@ -485,7 +487,7 @@ START_TEST(sessions_run_out)
     state = state_map();
     for (int i = 1; i < SLOT_COUNT; i++)
         state.slots[i].state = SLOT_USED;
-    snprintf(path, sizeof(path), "%s/live", scratch);
+    snprintf(path, sizeof(path), "%s/live", home);
     int fd = open(path, O_RDWR | O_CLOEXEC);
     ck_assert_int_eq(fcntl(fd, F_OFD_SETLK, &lock), 0);
     ck_assert_int_eq(fake_open(&b, &hf__backend_file, url, NULL), HF_EFULL);

@@ -26,10 +26,9 @@
 #include "../../kit/names.h"
 #include "cells.h"
 #include "dir.h"
+#include "home.h"
 
-#define CELL_MAGIC UINT64_C(0x6c6c656373666c68)
-#define CELL_PREFIX "cell."
-#define CELL_FILE (sizeof(CELL_PREFIX) + HF_FILE_NAME_SIZE)
+#define CELL_FILE (sizeof(HF_HOME_CELL) + HF_FILE_NAME_SIZE)
 
 struct cell_head {
     uint64_t magic;
@@ -61,8 +60,8 @@ static uint32_t crc32(uint32_t crc, const void *data, size_t len)
 
 static void cell_file(const char *name, size_t len, char file[CELL_FILE])
 {
-    memcpy(file, CELL_PREFIX, sizeof(CELL_PREFIX));
-    hf__name_to_file(name, len, file + sizeof(CELL_PREFIX) - 1, HF_FILE_NAME_SIZE);
+    memcpy(file, HF_HOME_CELL, sizeof(HF_HOME_CELL));
+    hf__name_to_file(name, len, file + sizeof(HF_HOME_CELL) - 1, HF_FILE_NAME_SIZE);
 }
 
 bool hf__cell_exists(const struct file_queue *me, const char *name, uint32_t len)
@@ -189,7 +188,7 @@ static int tmp_write(struct file_queue *me, const char *tmp, const struct cell *
 
     if (!size_allowed(size))
         return hf__fail_sys(why, HF_EFULL, sys, "the cell cannot be written");
-    unlinkat(me->dir_fd, tmp, 0);
+    hf__home_drop_tmp(me->dir_fd, tmp); /* of one who died in that slot */
     fd = openat(me->dir_fd, tmp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
                 me->mode);
     if (fd >= 0 && fchmod(fd, me->mode) == 0 && write_all(fd, cell, size) == 0 &&
@@ -198,9 +197,10 @@ static int tmp_write(struct file_queue *me, const char *tmp, const struct cell *
         return 0;
     }
     sys = errno;
-    if (fd >= 0)
+    if (fd >= 0) {
         close(fd);
-    unlinkat(me->dir_fd, tmp, 0);
+        unlinkat(me->dir_fd, tmp, 0);
+    }
     return hf__fail_sys(why, hf__dir_code(sys), sys, "the cell cannot be written");
 }
 
@@ -293,7 +293,7 @@ static int cell_store(struct file_queue *me, struct hf_request *request,
 
     if (rc != 1)
         return rc;
-    snprintf(tmp, sizeof(tmp), "tmp.%u", me->slot);
+    hf__home_tmp(tmp, me->slot);
     if (request->data) {
         cell_fill(me, cell, request);
         version = cell->head.version;
@@ -311,7 +311,8 @@ static int cell_store(struct file_queue *me, struct hf_request *request,
         request->result = version;
         return 0;
     }
-    unlinkat(me->dir_fd, tmp, 0);
+    if (request->data)
+        unlinkat(me->dir_fd, tmp, 0);
     return rc;
 }
 
@@ -348,7 +349,7 @@ static void cells_list(struct file_queue *me, DIR *dir, struct cell *cell,
     hf_error why;
 
     while ((entry = readdir(dir))) {
-        if (strncmp(entry->d_name, CELL_PREFIX, sizeof(CELL_PREFIX) - 1) != 0 ||
+        if (strncmp(entry->d_name, HF_HOME_CELL, sizeof(HF_HOME_CELL) - 1) != 0 ||
             cell_read(me, entry->d_name, cell, &why) != 0 || !cell->head.version)
             continue;
         if (cell->head.name_len >= request->name_len &&

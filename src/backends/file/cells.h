@@ -5,6 +5,8 @@
 
 #include "queue.h"
 
+#define CELL_MAGIC UINT64_C(0x6c6c656373666c68) /* "hlfscell": a file begins with it */
+
 typedef void cell_cb(void *arg, const char *name, size_t len, uint64_t version);
 
 /* Tells of every cell that the request names (`prefix`: of each whose name begins so).

@@ -23,6 +23,7 @@
 
 #include "../../base/error.h"
 #include "dir.h"
+#include "home.h"
 #include "queue.h"
 #include "tokens.h"
 
@@ -78,7 +79,7 @@ static const char *dir_of(const struct judge *j)
 
 static const char *file_of(const struct dir_facts *facts)
 {
-    return facts->flock ? HF_TOKENS_FILE : "state";
+    return facts->flock ? HF_TOKENS_FILE : HF_HOME "/" HF_HOME_STATE;
 }
 
 /* ---- The file system ------------------------------------------------------------- */
@@ -250,7 +251,8 @@ static void judge_permissions(struct judge *j)
 static void judge_file(struct judge *j)
 {
     if (j->facts->file_replaced) {
-        judge_what(j, "the file 'state' was deleted or replaced while it is in use: "
+        judge_what(j, "the file '" HF_HOME "/" HF_HOME_STATE
+                      "' was deleted or replaced while it is in use: "
                       "clients that open the directory now do not see the locks of "
                       "those before");
         judge_fix(j, "end all programs that use '%s', then start them again",
@@ -434,5 +436,5 @@ int hf__queue_diagnose(struct file_queue *me, struct hf_request *request, hf_err
     hf__guard_leave(me);
     facts.block_room = BLOCKS_MAX - 1;
     sessions_count(me, &facts);
-    return hf__facts_report(&facts, me->dir_fd, me->region.fd, me->host, request, why);
+    return hf__facts_report(&facts, me->top_fd, me->region.fd, me->host, request, why);
 }

@@ -17,13 +17,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <stdio.h>
 #include <sys/epoll.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "../../base/mem.h"
+#include "home.h"
 #include "queue.h"
 
 static uint32_t slot_gen(const struct file_queue *me, uint32_t slot)
@@ -84,7 +84,7 @@ static int fifo_open(struct file_queue *me, uint32_t slot, uint32_t gen)
     struct stat st;
     int fd;
 
-    snprintf(file, sizeof(file), "w%u.%u", slot, gen);
+    hf__home_fifo(file, slot, gen);
     fd = openat(me->dir_fd, file, O_RDWR | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
     if (fd >= 0 && (fstat(fd, &st) != 0 || !S_ISFIFO(st.st_mode))) {
         close(fd);

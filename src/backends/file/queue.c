@@ -18,6 +18,7 @@
 #include "../../base/url.h"
 #include "dir.h"
 #include "file.h"
+#include "home.h"
 
 #define CAPABILITIES                                                                   \
     (HF_CAP_MUTEX | HF_CAP_FAIR | HF_CAP_RW | HF_CAP_DOWNGRADE | HF_CAP_PERMITS |      \
@@ -28,7 +29,7 @@
 static void queue_init(struct file_queue *me, struct hf_host *host)
 {
     me->host = host;
-    me->dir_fd = me->live_fd = me->fifo_fd = me->region.fd = -1;
+    me->top_fd = me->dir_fd = me->live_fd = me->fifo_fd = me->region.fd = -1;
     me->slot = SLOT_COUNT;
     hf__list_init(&me->stakes);
     gethostname(me->host_name, sizeof(me->host_name) - 1);
@@ -43,7 +44,9 @@ static int queue_open(void *session, struct hf_host *host, const struct hf_url *
     queue_init(me, host);
     rc = hf__dir_mode(url, &me->mode, why);
     if (rc == 0)
-        rc = hf__dir_open(url->path, &me->dir_fd, why);
+        rc = hf__dir_open(url->path, &me->top_fd, why);
+    if (rc == 0)
+        rc = hf__home_open(me->top_fd, me->mode, &me->dir_fd, why);
     if (rc != 0)
         return rc;
     (void)flock(me->dir_fd, LOCK_SH | LOCK_NB); /* so that cleaners of /tmp skip it */
@@ -91,6 +94,8 @@ static void queue_close(void *session, bool forked)
     hf__region_close(&me->region);
     if (me->dir_fd >= 0)
         close(me->dir_fd);
+    if (me->top_fd >= 0)
+        close(me->top_fd);
 }
 
 /* ---- Requests -------------------------------------------------------------------- */

@@ -3,6 +3,7 @@
  * What the files of the queue layout share. Read them in this order:
  *
  *   word.h region.[ch]  what all processes see: the word of a lock, the state file
+ *   home.[ch]           the directory of our own, and what may be removed from it
  *   guard.[ch]          the mutex around the table
  *   table.c             blocks and records: names to queues
  *   places.c            the queue of a record: who is in, who is next
@@ -75,7 +76,8 @@ struct queue_number {
 struct file_queue {
     struct hf_host *host;
     struct region region;
-    int dir_fd;
+    int top_fd;  /* the directory of the URL */
+    int dir_fd;  /* the one of our own in it, where all files are */
     int live_fd; /* holds the lock that says we live */
     int fifo_fd; /* others wake us here; -1 until somebody needs to */
     mode_t mode;

@@ -16,7 +16,6 @@
  */
 #include "region.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -33,13 +32,13 @@
 #include "../../base/error.h"
 #include "../../base/text.h"
 #include "dir.h"
+#include "home.h"
 
-#define STATE "state"
 #define CEILING_STEP (UINT64_C(1) << 32)
 #define LOCK_TRIES 400 /* 5 ms apart */
 #define LOCK_PAUSE_MS 5
 #define OPEN_TRIES 16
-#define ADVICE "when no process uses the directory, remove the file"
+#define ADVICE "when no process uses the directory, remove " HF_HOME "/" HF_HOME_STATE
 
 #define SLOTS_AT REGION_HEAD_SIZE
 #define BUCKETS_AT (SLOTS_AT + SLOT_COUNT * sizeof(struct region_slot))
@@ -143,36 +142,6 @@ void hf__region_raise(struct region *region, uint64_t end)
         ;
 }
 
-/* ---- Files of former times ------------------------------------------------------- */
-
-static bool name_is_litter(const char *file)
-{
-    return strncmp(file, "tmp.", 4) == 0 ||
-           (file[0] == 'w' && file[1] >= '0' && file[1] <= '9' && strchr(file, '.'));
-}
-
-/* FIFOs and half-written cells of sessions that a reboot ended. */
-static void litter_remove(int dir_fd, bool *ret_cells)
-{
-    int fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
-    struct dirent *entry;
-
-    *ret_cells = true; /* to be on the safe side */
-    if (!dir) {
-        if (fd >= 0)
-            close(fd);
-        return;
-    }
-    *ret_cells = false;
-    while ((entry = readdir(dir)))
-        if (name_is_litter(entry->d_name))
-            unlinkat(dir_fd, entry->d_name, 0);
-        else if (strncmp(entry->d_name, "cell.", 5) == 0)
-            *ret_cells = true;
-    closedir(dir);
-}
-
 /* ---- Making ---------------------------------------------------------------------- */
 
 static int guard_make(pthread_mutex_t *guard, hf_error *why)
@@ -202,7 +171,7 @@ static void head_number(struct region *region, uint64_t ceiling)
 
 /*
  * Makes the state anew: everything is forgotten but the numbers that were given out.
- * A crash in here leaves no magic, so the next one begins again, above `ceiling`. The
+ * A crash in here leaves another magic, so the next one begins again, above `ceiling`. The
  * generations of slots start at a number that an earlier state did not use, because
  * FIFOs of those times may still lie around.
  */
@@ -210,12 +179,11 @@ static int region_make(struct region *region, int dir_fd, const unsigned char bo
                        uint64_t ceiling, hf_error *why)
 {
     struct region_head *head = region->head;
-    bool cells;
     int rc = file_extend(region->fd, 0, REGION_HEAD_SIZE, why);
 
     if (rc != 0)
         return rc;
-    head->magic = 0;
+    head->magic = REGION_MAKING;
     if (ftruncate(region->fd, REGION_HEAD_SIZE) != 0)
         return hf__fail_sys(why, HF_ESYSTEM, errno, "the state file cannot be renewed");
     rc = file_extend(region->fd, REGION_HEAD_SIZE, size_for(BLOCKS_FIRST), why);
@@ -224,8 +192,7 @@ static int region_make(struct region *region, int dir_fd, const unsigned char bo
     if (rc != 0)
         return rc;
     head_number(region, ceiling);
-    litter_remove(dir_fd, &cells);
-    head->cells = cells;
+    head->cells = hf__home_clean(dir_fd);
     for (uint32_t i = 0; i < SLOT_COUNT; i++)
         region->slots[i].gen = (uint32_t)head->next_token;
     head->version = REGION_VERSION;
@@ -258,6 +225,22 @@ static int head_check(const struct region_head *head, off_t size, hf_error *why)
     return 0;
 }
 
+/* A state file that was made, and of which a crash of the machine left the length. It
+ * takes one of our lengths and nothing but zeros: what has no mark is not ours. */
+static bool head_blank(const struct region_head *head, off_t size)
+{
+    const unsigned char *bytes = (const unsigned char *)head;
+
+    if (size == 0)
+        return true;
+    if (size != REGION_HEAD_SIZE && size != size_for(BLOCKS_FIRST))
+        return false;
+    for (size_t i = 0; i < REGION_HEAD_SIZE; i++)
+        if (bytes[i])
+            return false;
+    return true;
+}
+
 static int region_prepare(struct region *region, int dir_fd, off_t size, hf_error *why)
 {
     struct region_head head = { 0 };
@@ -268,7 +251,7 @@ static int region_prepare(struct region *region, int dir_fd, off_t size, hf_erro
         return rc;
     if (pread(region->fd, &head, sizeof(head), 0) < 0)
         return hf__fail_sys(why, HF_ESYSTEM, errno, "the state file cannot be read");
-    if (head.magic == 0)
+    if (head.magic == REGION_MAKING || head_blank(region->head, size))
         return region_make(region, dir_fd, boot, head.durable_ceiling, why);
     if (head.magic != REGION_MAGIC)
         return hf__fail(why, HF_ECORRUPT, "'state' is no state file; " ADVICE);
@@ -315,7 +298,7 @@ static int file_lock(int fd, hf_error *why)
 static bool file_is_there(int dir_fd, const struct stat *opened)
 {
     struct stat now;
-    return fstatat(dir_fd, STATE, &now, AT_SYMLINK_NOFOLLOW) == 0 &&
+    return fstatat(dir_fd, HF_HOME_STATE, &now, AT_SYMLINK_NOFOLLOW) == 0 &&
            now.st_dev == opened->st_dev && now.st_ino == opened->st_ino;
 }
 
@@ -332,7 +315,7 @@ static int file_open(int dir_fd, mode_t mode, int *ret_fd, off_t *ret_size,
     int fd, rc;
 
     for (int i = 0; i < OPEN_TRIES; i++) {
-        rc = hf__dir_open_file(dir_fd, STATE, O_RDWR, mode, &fd, &st, why);
+        rc = hf__dir_open_file(dir_fd, HF_HOME_STATE, O_RDWR, mode, &fd, &st, why);
         if (rc != 0)
             return rc;
         if (!owner_is_sane(st.st_uid, mode))

@@ -23,7 +23,8 @@
 #include "../../kit/admit.h"
 
 #define REGION_MAGIC UINT64_C(0x6c64796873666c68)
-#define REGION_VERSION 1
+#define REGION_MAKING UINT64_C(0x6b616d6873666c68) /* not whole yet */
+#define REGION_VERSION 2
 #define REGION_HEAD_SIZE 4096
 
 #define SLOT_COUNT 1024

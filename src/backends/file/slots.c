@@ -23,6 +23,7 @@
 
 #include "../../base/error.h"
 #include "dir.h"
+#include "home.h"
 #include "queue.h"
 
 #define START_FIELD 20 /* of /proc/<pid>/stat, after the name: the state is 1 */
@@ -65,7 +66,8 @@ static int live_open(struct file_queue *me, struct stat *st, hf_error *why)
 
     pthread_once(&sessions_once, sessions_begin);
     pthread_mutex_lock(&sessions_lock);
-    rc = hf__dir_open_file(me->dir_fd, "live", O_RDWR, me->mode, &me->live_fd, st, why);
+    rc = hf__dir_open_file(me->dir_fd, HF_HOME_LIVE, O_RDWR, me->mode, &me->live_fd, st,
+                           why);
     if (rc == 0)
         hf__list_push_back(&sessions, &me->in_process);
     pthread_mutex_unlock(&sessions_lock);
@@ -124,10 +126,10 @@ static void slot_files_remove(const struct file_queue *me, uint32_t slot)
 {
     char file[32];
 
-    snprintf(file, sizeof(file), "w%u.%u", slot, me->region.slots[slot].gen);
-    unlinkat(me->dir_fd, file, 0);
-    snprintf(file, sizeof(file), "tmp.%u", slot);
-    unlinkat(me->dir_fd, file, 0);
+    hf__home_fifo(file, slot, me->region.slots[slot].gen);
+    hf__home_drop_fifo(me->dir_fd, file);
+    hf__home_tmp(file, slot);
+    hf__home_drop_tmp(me->dir_fd, file);
 }
 
 /* A detached hold stays, if its session ever knew of it. */

@@ -15,7 +15,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <sys/epoll.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -23,6 +22,7 @@
 #include "../../base/clock.h"
 #include "../../base/error.h"
 #include "../../base/mem.h"
+#include "home.h"
 #include "queue.h"
 
 #define NEWS_COUNT 256
@@ -342,8 +342,8 @@ static int fifo_make(struct file_queue *me, int *ret_fd, hf_error *why)
     char file[32];
     int fd;
 
-    snprintf(file, sizeof(file), "w%u.%u", me->slot, me->slot_gen);
-    unlinkat(me->dir_fd, file, 0);
+    hf__home_fifo(file, me->slot, me->slot_gen);
+    hf__home_drop_fifo(me->dir_fd, file);
     if (mkfifoat(me->dir_fd, file, me->mode) != 0)
         return hf__fail_sys(why, HF_ESYSTEM, errno, "no FIFO to wait with");
     fd = openat(me->dir_fd, file, O_RDWR | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);

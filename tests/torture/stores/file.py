@@ -21,6 +21,10 @@ class File(Store):
     def place(self):
         return os.path.join(self.disk, "locks")
 
+    def home(self):
+        """Where the store keeps its files: a directory of its own in the place."""
+        return os.path.join(self.place(), ".holdfast")
+
     def url(self):
         return f"file:{self.place()}{self.layout}"
 
@@ -44,7 +48,7 @@ class File(Store):
         if done.returncode != 0:
             return [(f"holdfast ls: {done.stderr.strip()}", 1)]
         entries = json.loads(done.stdout)["locks"]
-        left = [name for name in os.listdir(self.place())
+        left = [name for name in os.listdir(self.home())
                 if name not in ("state", "live", "token")]
         return [("entries", len(entries))] * bool(entries) + [
             (f"file {name}", 1) for name in left]

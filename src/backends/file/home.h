@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT */
+/* The directory of our own inside the directory that the user named: all files of the
+ * queue layout are in it, and whatever lies beside it is somebody else's. */
+#ifndef HF_FILE_HOME_H
+#define HF_FILE_HOME_H
+
+#include "../../../include/holdfast/backend.h"
+
+#include <sys/types.h>
+
+#define HF_HOME ".holdfast"
+#define HF_HOME_STATE "state"
+#define HF_HOME_LIVE "live"
+#define HF_HOME_CELL "cell."
+
+/*
+ * Opens it in `top_fd`, or makes it, for files of `mode`. HF_EREFUSED (a link, not a
+ * directory, of a user we have no reason to trust, holds files of others, no
+ * permission), HF_EFULL, HF_ESYSTEM.
+ */
+int hf__home_open(int top_fd, mode_t mode, int *ret_fd, hf_error *why);
+
+/* The names of a session's files; `out` has room for 32 bytes. */
+void hf__home_fifo(char *out, uint32_t slot, uint32_t gen);
+void hf__home_tmp(char *out, uint32_t slot);
+
+/* Remove a file of that name if it is what we make under it: a FIFO; a cell that was
+ * being written. Anything else stays. */
+void hf__home_drop_fifo(int home_fd, const char *file);
+void hf__home_drop_tmp(int home_fd, const char *file);
+
+/* Removes what sessions left that a reboot ended, and says whether there are cells (or
+ * that it cannot be known). */
+bool hf__home_clean(int home_fd);
+
+#endif
