@@ -227,10 +227,13 @@ struct hf_host_ops {
     int64_t (*now)(struct hf_host *);
 };
 
-/* Given to open(). `program` names this client to others. */
+/* Given to open(). `program` names this client to others. `request_ns` is how long core
+ * waits for an answer before it asks again or gives up: a store that waits for something
+ * of its own should not give up much earlier. */
 struct hf_host {
     const struct hf_host_ops *ops;
     const char *program;
+    int64_t request_ns;
 };
 
 /* ---- The store ------------------------------------------------------------------ */

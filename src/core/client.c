@@ -145,6 +145,7 @@ static hf_client *client_new(const hf_options *options)
     client->ttl_ns = options->ttl_ms * HF_NS_PER_MS;
     client->host.ops = &hf__host_ops;
     client->host.program = client->program;
+    client->host.request_ns = client->request_ns;
     client->outer_fd = client->done_fd = -1;
     client->renew_timer.callback = hf__renew_due;
     client->renew_timer.arg = client;

@@ -211,6 +211,7 @@ static int fault_open(void *session, struct hf_host *host, const struct hf_url *
 
     s->host.ops = &hf__fault_host_ops;
     s->host.program = host->program;
+    s->host.request_ns = host->request_ns;
     s->outer = host;
     s->inner = shim->inner;
     s->timer.callback = session_tick;

@@ -20,6 +20,7 @@
 
 #define PATIENCE_MS 10000
 #define TURN_MS 100
+#define REQUEST_NS INT64_C(5000000000)
 
 static _Atomic uint64_t next_id = 1;
 
@@ -313,7 +314,7 @@ int fake_open_why(struct fake_host *fake, const struct hf_backend *store,
     memset(fake, 0, sizeof(*fake));
     if (rc < 0)
         return rc;
-    fake->host = (struct hf_host){ &ops, "fake" };
+    fake->host = (struct hf_host){ &ops, "fake", REQUEST_NS };
     fake->store = store;
     fake->clock = clock;
     fake->thread = pthread_self();
