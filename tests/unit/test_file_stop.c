@@ -7,6 +7,7 @@
 #include <sys/prctl.h>
 
 #define PEERS 1
+#define SLOW_MS 400
 
 static struct fake_host a, b;
 static struct peer p[PEERS];
@@ -160,6 +161,140 @@ START_TEST(a_session_closes_though_the_guard_is_busy)
 }
 END_TEST
 
+/* Whoever is inside is named if he can be, and process 0 is nobody. */
+START_TEST(who_is_stopped_is_named)
+{
+    struct hf_request latch = fake_request(HF_LATCH_GET, "latch");
+    struct fake_host late;
+    struct state state;
+    char pid[16];
+    hf_error why;
+
+    freeze();
+    state = state_map();
+    snprintf(pid, sizeof(pid), "%d", p[0].pid);
+    ck_assert_int_eq(fake_open_why(&late, &hf__backend_file, url, NULL, &why),
+                     HF_EUNREACHABLE);
+    ck_assert_ptr_nonnull(strstr(why.text, pid));
+    ck_assert_ptr_nonnull(strstr(why.text, "is stopped"));
+    state.head->guard_pid = 0; /* as if it had not come to write it down */
+    state.head->guard_space = 0;
+    tried = slow_ticket("new", HF_MUTEX);
+    tried.flags = HF_TICKET_TRY;
+    ck_assert_int_eq(fake_try(&a, &tried).code, HF_EUNREACHABLE);
+    ck_assert_int_eq(fake_ask(&a, &latch, &why), HF_EUNREACHABLE);
+    ck_assert_msg(!strstr(why.text, "process 0"), "%s", why.text);
+    state.head->guard_pid = p[0].pid;
+    state_unmap(&state);
+    peer_kill(&p[0]);
+    peer_bury(&p[0]);
+    ck_assert_int_eq(fake_withdraw(&a, &slow), HF_WITHDRAWN);
+    fake_expect_grant(&b, &waiting);
+    ck_assert_int_eq(fake_withdraw(&a, &quick), HF_WITHDRAWN);
+    fake_close(&b);
+    close_a();
+}
+END_TEST
+
+/* ---- A guard that somebody is slow in -------------------------------------------- */
+
+static void be_slow(int signal)
+{
+    (void)signal;
+    poll(NULL, 0, SLOW_MS); /* pause: the slowness is the subject */
+}
+
+/* The peer stays in the guard for a while, as if the host gave it no time. */
+static void slow_down(void)
+{
+    static struct peer_order order;
+    struct state state = state_map();
+
+    peer_fails(&p[0], 1, SIGUSR1);
+    order = (struct peer_order){ .verb = PEER_ASK,
+                                 .request = fake_request(HF_LATCH_GET, "latch") };
+    snprintf(order.name, sizeof(order.name), "latch");
+    peer_send(&p[0], &order);
+    while (__atomic_load_n(&state.head->guard_pid, __ATOMIC_RELAXED) != p[0].pid)
+        poll(NULL, 0, 1);
+    state_unmap(&state);
+}
+
+static void speeds_up(void)
+{
+    ck_assert_int_eq(peer_listen(&p[0]).code, 0);
+}
+
+START_TEST(a_slow_process_is_waited_for)
+{
+    struct hf_request latch = fake_request(HF_LATCH_GET, "latch"),
+                      all = fake_request(HF_INSPECT, ""),
+                      set = fake_request(HF_CELL_SET, "cell");
+    hf_error why = { 0 };
+
+    signal(SIGUSR1, be_slow);
+    open_a(1);
+    slow = slow_ticket("slow", HF_MUTEX);
+    takes(&a, &slow);
+    slow_down();
+    ck_assert_msg(fake_open_why(&b, &hf__backend_file, url, NULL, &why) == 0, "%s",
+                  why.text);
+    speeds_up();
+    fake_close(&b);
+    slow_down();
+    ck_assert_msg(fake_ask(&a, &latch, &why) == 0, "%s", why.text);
+    speeds_up();
+    slow_down();
+    all.prefix = true;
+    ck_assert_msg(fake_ask(&a, &all, &why) == 0, "%s", why.text);
+    ck_assert_uint_eq(a.entry_count, 1);
+    speeds_up();
+    slow_down();
+    set.data = "x";
+    set.data_len = 1;
+    ck_assert_msg(fake_ask(&a, &set, &why) == 0, "%s", why.text);
+    speeds_up();
+    set = fake_request(HF_CELL_SET, "cell");
+    peer_leaves(&p[0]);
+    ck_assert_int_eq(fake_withdraw(&a, &slow), HF_WITHDRAWN);
+    fake_close(&a);
+    scratch_remove();
+}
+END_TEST
+
+/* Core forgets a request that it has waited for long enough; and closes when it likes. */
+START_TEST(a_request_that_is_put_off_can_be_forgotten)
+{
+    struct hf_request first = fake_request(HF_LATCH_GET, "latch"),
+                      second = fake_request(HF_LATCH_GET, "latch"),
+                      third = fake_request(HF_LATCH_GET, "latch");
+
+    signal(SIGUSR1, be_slow);
+    open_a(1);
+    slow_down();
+    a.calls++;
+    a.store->ask(a.session, &first);
+    a.store->ask(a.session, &second);
+    a.store->ask(a.session, &third);
+    a.calls--;
+    ck_assert_uint_eq(a.count, 0);
+    fake_forget(&a, &second);
+    speeds_up();
+    ck_assert_ptr_eq(fake_next(&a).about, &first);
+    ck_assert_ptr_eq(fake_next(&a).about, &third);
+    ck_assert(fake_quiet(&a));
+    slow_down();
+    a.calls++;
+    a.store->ask(a.session, &first);
+    a.calls--;
+    ck_assert_uint_eq(a.count, 0);
+    fake_close(&a);
+    speeds_up();
+    peer_leaves(&p[0]);
+    scratch_remove();
+}
+END_TEST
+
 /* ---- Processes that cannot be watched -------------------------------------------- */
 
 static void unseen_holder_dies(void)
@@ -247,5 +382,6 @@ END_TEST
 
 UNIT_MAIN("file_stop", a_stopped_process_delays_and_no_more,
           a_stopped_process_that_is_killed_is_repaired,
-          a_session_closes_though_the_guard_is_busy,
+          a_session_closes_though_the_guard_is_busy, who_is_stopped_is_named,
+          a_slow_process_is_waited_for, a_request_that_is_put_off_can_be_forgotten,
           a_process_that_cannot_be_watched_is_polled, a_pid_namespace_of_its_own)

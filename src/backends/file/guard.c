@@ -4,9 +4,15 @@
  *
  * Entered by whoever claims a slot, waits, wakes, leases, looks or repairs; a plain
  * acquire and release do not come here. It is a robust mutex: if its owner dies the
- * next one is told so, repairs the table (recover.c) and goes on. A process that is
- * stopped inside cannot be told from a slow one, so nobody waits longer than 50 ms: the
- * caller answers "not now" and core asks again.
+ * next one is told so, repairs the table (recover.c) and goes on.
+ *
+ * It is held for microseconds of running time, which a busy host or a container over
+ * its share of the processor makes as long as it likes. So nothing is concluded from
+ * the time that passes. A session that opens waits as long as core waits for any
+ * answer; later a caller waits here for a moment only, because it has the client's
+ * lock, says "not now", and is asked again: by core (tickets), or by the timer of
+ * queue.c (requests). The owner is looked at, and if somebody stopped it (stopped.c)
+ * there is no use in waiting, and the error names it.
  */
 #include "guard.h"
 
@@ -19,9 +25,11 @@
 #include "../../base/clock.h"
 #include "../../base/error.h"
 #include "queue.h"
+#include "stopped.h"
 
 #define SPINS 100
-#define PATIENCE_NS (50 * HF_NS_PER_MS)
+#define SLICE_NS (50 * HF_NS_PER_MS)
+#define SHORT_NS (5 * HF_NS_PER_MS) /* after a wait that was in vain */
 
 uint32_t hf__file_failpoint;
 int hf__file_fail_signal = SIGKILL;
@@ -39,36 +47,29 @@ static inline void cpu_relax(void)
 #endif
 }
 
-#ifndef __SANITIZE_THREAD__
-static struct timespec patience_end(void)
-{
-    struct timespec at;
-    clock_gettime(CLOCK_MONOTONIC, &at);
-    at.tv_nsec += PATIENCE_NS;
-    at.tv_sec += at.tv_nsec / HF_NS_PER_S;
-    at.tv_nsec %= HF_NS_PER_S;
-    return at;
-}
-#endif
-
 /* ThreadSanitizer does not know pthread_mutex_clocklock and would call every unlock
  * after it wrong. */
-static int lock_patiently(pthread_mutex_t *guard)
+static int lock_within(pthread_mutex_t *guard, int64_t wait_ns)
 {
 #ifdef __SANITIZE_THREAD__
     int sys = EBUSY;
-    for (int left = PATIENCE_NS / HF_NS_PER_MS; left > 0 && sys == EBUSY; left--) {
+    for (int64_t left = wait_ns / HF_NS_PER_MS; left > 0 && sys == EBUSY; left--) {
         poll(NULL, 0, 1);
         sys = pthread_mutex_trylock(guard);
     }
     return sys == EBUSY ? ETIMEDOUT : sys;
 #else
-    struct timespec end = patience_end();
+    struct timespec end;
+
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    end.tv_nsec += wait_ns % HF_NS_PER_S;
+    end.tv_sec += wait_ns / HF_NS_PER_S + end.tv_nsec / HF_NS_PER_S;
+    end.tv_nsec %= HF_NS_PER_S;
     return pthread_mutex_clocklock(guard, CLOCK_MONOTONIC, &end);
 #endif
 }
 
-static int guard_lock(pthread_mutex_t *guard)
+static int lock_now(pthread_mutex_t *guard)
 {
     int sys = pthread_mutex_trylock(guard);
 
@@ -76,20 +77,86 @@ static int guard_lock(pthread_mutex_t *guard)
         cpu_relax();
         sys = pthread_mutex_trylock(guard);
     }
-    return sys == EBUSY ? lock_patiently(guard) : sys;
+    return sys == EBUSY ? ETIMEDOUT : sys;
+}
+
+/* Who is inside, and whether it can run. `word` NULL: for all we know it can. */
+struct inside {
+    int32_t pid; /* 0: not known */
+    bool here;   /* in our pid namespace */
+    const char *word;
+};
+
+static struct inside guard_inside(const struct file_queue *me)
+{
+    const struct region_head *head = me->region.head;
+    uint64_t space = __atomic_load_n(&head->guard_space, __ATOMIC_RELAXED);
+    struct inside inside = {
+        .pid = __atomic_load_n(&head->guard_pid, __ATOMIC_RELAXED),
+        .here = space && space == me->space,
+    };
+
+    if (inside.pid && inside.here)
+        inside.word = hf__stopped(inside.pid);
+    return inside;
+}
+
+static int guard_fail(struct file_queue *me, const struct inside *inside, hf_error *why)
+{
+    const char *where = inside->here ? "" : " of another pid namespace";
+
+    me->guard_stopped = inside->word != NULL;
+    if (inside->word)
+        return hf__fail(why, HF_EUNREACHABLE,
+                        "process %d is %s in the middle of a change to the state file: "
+                        "let it go on, or kill it",
+                        inside->pid, inside->word);
+    if (inside->pid)
+        return hf__fail(why, HF_EUNREACHABLE,
+                        "process %d%s has not finished its change to the state file "
+                        "yet: the host is too busy, or keeps it from running",
+                        inside->pid, where);
+    return hf__fail(why, HF_EUNREACHABLE,
+                    "the state file was in use all the time: the host is too busy");
+}
+
+/* In slices, so that a stopped owner is found out. Twice, because one that goes on and
+ * leaves at that moment is none. */
+static int lock_patiently(struct file_queue *me, struct inside *ret_inside)
+{
+    int64_t slice = me->guard_late && !me->open_until ? SHORT_NS : SLICE_NS;
+    int32_t stopped = 0;
+
+    do {
+        int sys = lock_within(&me->region.head->guard, slice);
+
+        if (sys != ETIMEDOUT)
+            return sys;
+        *ret_inside = guard_inside(me);
+        if (ret_inside->word && stopped == ret_inside->pid)
+            break;
+        stopped = ret_inside->word ? ret_inside->pid : 0;
+    } while (hf__now() < me->open_until);
+    me->guard_late = true;
+    return ETIMEDOUT;
 }
 
 int hf__guard_enter(struct file_queue *me, hf_error *why)
 {
     struct region_head *head = me->region.head;
-    int sys = guard_lock(&head->guard);
+    int sys = lock_now(&head->guard);
 
-    if (sys == ETIMEDOUT)
-        return hf__fail(why, HF_EUNREACHABLE,
-                        "process %d does not leave the state file; is it stopped?",
-                        __atomic_load_n(&head->guard_pid, __ATOMIC_RELAXED));
+    if (sys == ETIMEDOUT) {
+        struct inside inside = { 0, false, NULL };
+
+        sys = lock_patiently(me, &inside);
+        if (sys == ETIMEDOUT)
+            return guard_fail(me, &inside, why);
+    }
     if (sys != 0 && sys != EOWNERDEAD)
         return hf__fail_sys(why, HF_ECORRUPT, sys, "the guard of the state file");
+    me->guard_late = me->guard_stopped = false;
+    __atomic_store_n(&head->guard_space, me->space, __ATOMIC_RELAXED);
     __atomic_store_n(&head->guard_pid, me->pid, __ATOMIC_RELAXED);
     if (sys == EOWNERDEAD) {
         hf__guard_recover(me);

@@ -8,8 +8,9 @@
 
 struct file_queue;
 
-/* 0, or HF_EUNREACHABLE if somebody stays inside for 50 ms (a stopped process), or
- * HF_ECORRUPT. After an error nothing has happened. */
+/* 0, or HF_EUNREACHABLE if somebody stays inside (me->guard_stopped: he cannot go on),
+ * or HF_ECORRUPT. After an error nothing has happened. Waits for up to 50 ms, for 5 ms
+ * if the last wait was in vain, and in open() for as long as a request may take. */
 int hf__guard_enter(struct file_queue *me, hf_error *why);
 void hf__guard_leave(struct file_queue *me);
 

@@ -228,15 +228,17 @@ int hf__queue_inspect(struct file_queue *me, struct hf_request *request, hf_erro
         .now = queue_now(me),
         .coarse_now = hf__now_coarse(),
     };
-    uint32_t next = 1;
+    uint32_t next = request->store[2] ? (uint32_t)request->store[2] : 1;
     int rc = 0;
 
     hf__list_init(&sights.list);
     hf__slots_sweep(me);
     if (!request->prefix)
         rc = see_one(&sights, why);
-    while (request->prefix && rc == 0 && next)
+    while (request->prefix && rc == 0 && next) {
+        request->store[2] = next; /* from here, if the guard cannot be had now */
         rc = see_part(&sights, next, &next, why);
+    }
     if (rc == 0)
         rc = hf__cells_each(me, request, cell_see, &sights, why);
     if (rc == 0 && sights.incomplete)

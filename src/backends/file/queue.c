@@ -13,6 +13,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include "../../base/clock.h"
 #include "../../base/error.h"
 #include "../../base/mem.h"
 #include "../../base/url.h"
@@ -42,6 +43,7 @@ static int queue_open(void *session, struct hf_host *host, const struct hf_url *
     int rc;
 
     queue_init(me, host);
+    me->open_until = hf__now() + host->request_ns;
     rc = hf__dir_mode(url, &me->mode, why);
     if (rc == 0)
         rc = hf__dir_open(url->path, &me->top_fd, why);
@@ -50,11 +52,12 @@ static int queue_open(void *session, struct hf_host *host, const struct hf_url *
     if (rc != 0)
         return rc;
     (void)flock(me->dir_fd, LOCK_SH | LOCK_NB); /* so that cleaners of /tmp skip it */
-    rc = hf__region_open(&me->region, me->dir_fd, me->mode, why);
+    rc = hf__region_open(&me->region, me->dir_fd, me->mode, me->open_until, why);
     if (rc == 0)
         rc = hf__slot_claim(me, why);
     if (rc == 0)
         *ret_caps = CAPABILITIES;
+    me->open_until = 0;
     return rc;
 }
 
@@ -134,20 +137,83 @@ static int queue_run(struct file_queue *me, struct hf_request *request, hf_error
     return rc;
 }
 
+/* ---- Requests that wait for the guard -------------------------------------------- */
+
+/*
+ * request->store: [0] the next one that is put off, [1] until when it may be, [2] how
+ * far inspect has come. The answer is to be there before core loses patience.
+ */
+static void request_append(struct file_queue *me, struct hf_request *request)
+{
+    request->store[0] = 0;
+    if (me->put_off)
+        me->put_off_last->store[0] = (uint64_t)(uintptr_t)request;
+    else
+        me->put_off = request;
+    me->put_off_last = request;
+}
+
+static bool request_put_off(struct file_queue *me, struct hf_request *request)
+{
+    if (!request->store[1])
+        request->store[1] = (uint64_t)(hf__now() + me->host->request_ns / 4 * 3);
+    if (me->guard_stopped || hf__now() >= (int64_t)request->store[1] ||
+        !hf__stake_retry(me))
+        return false;
+    request_append(me, request);
+    return true;
+}
+
+static struct hf_request *request_next(const struct hf_request *request)
+{
+    return (struct hf_request *)(uintptr_t)request->store[0];
+}
+
 static void queue_ask(void *session, struct hf_request *request)
 {
     struct file_queue *me = session;
     hf_error why;
     int rc = queue_run(me, request, &why);
 
+    if (rc == HF_EUNREACHABLE && request_put_off(me, request))
+        return;
+    memset(request->store, 0, sizeof(request->store));
     me->host->ops->answered(me->host, request, rc, rc ? &why : NULL);
 }
 
-/* Requests are answered at once; of tickets only those with a stake are remembered. */
+void hf__queue_resume(struct file_queue *me)
+{
+    struct hf_request *request = me->put_off;
+
+    me->put_off = NULL;
+    while (request) {
+        struct hf_request *next = request_next(request);
+        queue_ask(me, request);
+        request = next;
+    }
+}
+
+static void request_forget(struct file_queue *me, const void *request)
+{
+    struct hf_request *all = me->put_off;
+
+    me->put_off = NULL;
+    while (all) {
+        struct hf_request *next = request_next(all);
+        if (all == request)
+            memset(all->store, 0, sizeof(all->store));
+        else
+            request_append(me, all);
+        all = next;
+    }
+}
+
+/* Of tickets only those with a stake are remembered, of requests those put off. */
 static void queue_forget(void *session, const void *ticket_or_request)
 {
     struct file_queue *me = session;
 
+    request_forget(me, ticket_or_request);
     for (HF_EACH(link, &me->stakes)) {
         struct queue_stake *stake = HF_CONTAINER(link, struct queue_stake, link);
         if (stake->ticket == ticket_or_request) {

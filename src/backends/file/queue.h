@@ -88,19 +88,23 @@ struct file_queue {
     uint32_t streak; /* quick grants of ours in a row that nobody came between */
     uint64_t stock, stock_end; /* token numbers drawn ahead */
     uint64_t space;            /* pid namespace */
+    int64_t open_until;        /* in open(), which may take its time; else 0 */
     uint32_t busy; /* a place that is being dealt with: its owner is awake */
     uint32_t target_count;
     bool target_poll;             /* one of the targets has to be polled */
     bool thorough;                /* core asks again: look twice */
+    bool guard_late;              /* the last wait for the guard was in vain, */
+    bool guard_stopped;           /* because somebody is stopped inside */
     struct queue_target *targets; /* room for SLOT_COUNT; made when first needed, */
     struct queue_peer *peers;     /* as are these */
     struct hf_link stakes;
     struct queue_number *numbers; /* of stakes; from 1 */
     uint32_t number_room;
     uint32_t number_free;
-    struct hf_timer retry;     /* the guard was busy: look at everything again */
-    struct hf_link in_process; /* among the sessions of this process */
-    struct hf_id removed[RECENT_COUNT]; /* cells we removed: requests done */
+    struct hf_timer retry; /* the guard was busy: look at everything again */
+    struct hf_request *put_off, *put_off_last; /* requests that wait for it, too */
+    struct hf_link in_process;                 /* among the sessions of this process */
+    struct hf_id removed[RECENT_COUNT];        /* cells we removed: requests done */
     uint32_t removed_next;
     char host_name[256];
     struct queue_cached cache[CACHE_COUNT];
@@ -323,7 +327,9 @@ bool hf__stake_tell(struct queue_stake *stake, struct stake_news news);
 bool hf__stake_look(struct queue_stake *stake, bool came);
 void hf__stake_mind(struct queue_stake *stake);
 void hf__stake_look_all(struct file_queue *me);
-void hf__stake_retry(struct file_queue *me);
+/* Has everything looked at again a little later. False: no memory for the timer, which
+ * cannot be if something waits already. */
+bool hf__stake_retry(struct file_queue *me);
 
 /* ---- tickets.c ------------------------------------------------------------------- */
 
@@ -338,6 +344,9 @@ void hf__queue_interest(void *session, struct hf_ticket *ticket);
 bool hf__queue_pass(void *session, struct hf_ticket *ticket, uint64_t token);
 
 /* ---- Requests -------------------------------------------------------------------- */
+
+/* Requests that found the guard busy are run again. */
+void hf__queue_resume(struct file_queue *me);
 
 typedef int queue_verb(struct file_queue *me, struct hf_request *request,
                        hf_error *why);

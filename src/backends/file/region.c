@@ -3,8 +3,9 @@
  * The state file: opened, made, renewed after a reboot, mapped and grown.
  *
  * Called when a session opens or closes, and inside the guard to grow. While a session
- * opens the file it has an flock(2) on it, so one process makes or renews it and the
- * others find it ready; nothing else uses that lock. The largest length is mapped from
+ * opens the file it has an flock(2) on it: a shared one to look, an exclusive one to make
+ * or renew it, so that one process does and the others find it ready; nothing else uses
+ * that lock. The largest length is mapped from
  * the start, which costs address space and nothing else: growing needs no new mapping,
  * in any process. Room is allocated on disk before a block in it is touched, so a full
  * disk is an error and never a signal.
@@ -35,7 +36,6 @@
 #include "home.h"
 
 #define CEILING_STEP (UINT64_C(1) << 32)
-#define LOCK_TRIES 400 /* 5 ms apart */
 #define LOCK_PAUSE_MS 5
 #define OPEN_TRIES 16
 #define ADVICE "when no process uses the directory, remove " HF_HOME "/" HF_HOME_STATE
@@ -241,7 +241,9 @@ static bool head_blank(const struct region_head *head, off_t size)
     return true;
 }
 
-static int region_prepare(struct region *region, int dir_fd, off_t size, hf_error *why)
+/* Looks at the file, and makes it if need be; without `may_make` 1 says so. */
+static int region_prepare(struct region *region, int dir_fd, off_t size, bool may_make,
+                          hf_error *why)
 {
     struct region_head head = { 0 };
     unsigned char boot[16];
@@ -252,7 +254,8 @@ static int region_prepare(struct region *region, int dir_fd, off_t size, hf_erro
     if (pread(region->fd, &head, sizeof(head), 0) < 0)
         return hf__fail_sys(why, HF_ESYSTEM, errno, "the state file cannot be read");
     if (head.magic == REGION_MAKING || head_blank(region->head, size))
-        return region_make(region, dir_fd, boot, head.durable_ceiling, why);
+        return may_make ? region_make(region, dir_fd, boot, head.durable_ceiling, why)
+                        : 1;
     if (head.magic != REGION_MAGIC)
         return hf__fail(why, HF_ECORRUPT, "'state' is no state file; " ADVICE);
     if (head.version != REGION_VERSION || head.abi != abi_tag())
@@ -261,7 +264,8 @@ static int region_prepare(struct region *region, int dir_fd, off_t size, hf_erro
                         "version and one C library for all; or " ADVICE,
                         head.version, head.abi, REGION_VERSION, abi_tag());
     if (memcmp(head.boot, boot, sizeof(boot)) != 0)
-        return region_make(region, dir_fd, boot, head.durable_ceiling, why);
+        return may_make ? region_make(region, dir_fd, boot, head.durable_ceiling, why)
+                        : 1;
     return head_check(&head, size, why);
 }
 
@@ -281,17 +285,19 @@ static int region_map(struct region *region, hf_error *why)
     return 0;
 }
 
-static int file_lock(int fd, hf_error *why)
+static int file_lock(int fd, int how, int64_t until, hf_error *why)
 {
-    for (int i = 0; i < LOCK_TRIES; i++) {
-        if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+    for (;;) {
+        if (flock(fd, how | LOCK_NB) == 0)
             return 0;
         if (errno != EWOULDBLOCK && errno != EINTR)
             return hf__fail_sys(why, HF_ESYSTEM, errno, "the state file takes no lock");
+        if (hf__now() >= until)
+            return hf__fail(why, HF_EUNREACHABLE,
+                            "another process is making the state file and does not "
+                            "go on");
         poll(NULL, 0, LOCK_PAUSE_MS); /* flock has no waiting with a limit */
     }
-    return hf__fail(why, HF_EUNREACHABLE,
-                    "another process is opening the state file and does not go on");
 }
 
 /* True if the name still leads to what we opened and locked. */
@@ -308,8 +314,8 @@ static bool owner_is_sane(uid_t owner, mode_t mode)
     return shared || owner == 0 || owner == geteuid() || geteuid() == 0;
 }
 
-static int file_open(int dir_fd, mode_t mode, int *ret_fd, off_t *ret_size,
-                     hf_error *why)
+static int file_open(int dir_fd, mode_t mode, int how, int64_t until, int *ret_fd,
+                     off_t *ret_size, hf_error *why)
 {
     struct stat st;
     int fd, rc;
@@ -322,7 +328,7 @@ static int file_open(int dir_fd, mode_t mode, int *ret_fd, off_t *ret_size,
             rc = hf__fail(why, HF_EREFUSED, "the state file belongs to user %lu",
                           (unsigned long)st.st_uid);
         if (rc == 0)
-            rc = file_lock(fd, why);
+            rc = file_lock(fd, how, until, why);
         if (rc == 0 && fstat(fd, &st) == 0 && file_is_there(dir_fd, &st)) {
             *ret_fd = fd;
             *ret_size = st.st_size;
@@ -335,22 +341,32 @@ static int file_open(int dir_fd, mode_t mode, int *ret_fd, off_t *ret_size,
     return hf__fail(why, HF_ESYSTEM, "somebody keeps removing the state file");
 }
 
-int hf__region_open(struct region *region, int dir_fd, mode_t mode, hf_error *why)
+/* `how` LOCK_SH: 1 if it has to be made first. */
+static int open_locked(struct region *region, int dir_fd, mode_t mode, int how,
+                       int64_t until, hf_error *why)
 {
     off_t size = 0;
     int rc;
 
     region->fd = -1;
-    rc = file_open(dir_fd, mode, &region->fd, &size, why);
+    rc = file_open(dir_fd, mode, how, until, &region->fd, &size, why);
     if (rc != 0)
         return rc;
     rc = region_map(region, why);
     if (rc == 0)
-        rc = region_prepare(region, dir_fd, size, why);
+        rc = region_prepare(region, dir_fd, size, how == LOCK_EX, why);
     flock(region->fd, LOCK_UN);
     if (rc != 0)
         hf__region_close(region);
     return rc;
+}
+
+int hf__region_open(struct region *region, int dir_fd, mode_t mode, int64_t until,
+                    hf_error *why)
+{
+    int rc = open_locked(region, dir_fd, mode, LOCK_SH, until, why);
+
+    return rc == 1 ? open_locked(region, dir_fd, mode, LOCK_EX, until, why) : rc;
 }
 
 void hf__region_close(struct region *region)

@@ -82,7 +82,8 @@ struct region_head {
     uint64_t ceiling; /* numbers below may be given out */
 
     _Alignas(64) pthread_mutex_t guard;
-    int32_t guard_pid; /* who is inside, for messages */
+    int32_t guard_pid;    /* who is inside, for messages; 0: nobody, or not known */
+    uint64_t guard_space; /* the pid namespace of that number; 0: not known */
 };
 
 struct region_slot {
@@ -178,9 +179,11 @@ struct region {
     struct region_block *blocks;
 };
 
-/* Opens, makes or (after a reboot) renews the state file of a directory and maps it.
+/* Opens, makes or (after a reboot) renews the state file of a directory and maps it;
+ * waits for somebody who makes it until a moment of hf__now().
  * HF_ECORRUPT, HF_EUNSUPPORTED, HF_EFULL, HF_EUNREACHABLE, HF_EREFUSED, HF_ESYSTEM. */
-int hf__region_open(struct region *region, int dir_fd, mode_t mode, hf_error *why);
+int hf__region_open(struct region *region, int dir_fd, mode_t mode, int64_t until,
+                    hf_error *why);
 void hf__region_close(struct region *region);
 
 /* Doubles the room for blocks. In the guard. HF_EFULL, HF_ESYSTEM. */

@@ -297,12 +297,15 @@ static void retry_due(void *arg)
 
     me->host->ops->set_timer(me->host, &me->retry, HF_NEVER);
     hf__stake_look_all(me);
+    hf__queue_resume(me);
 }
 
-void hf__stake_retry(struct file_queue *me)
+bool hf__stake_retry(struct file_queue *me)
 {
-    if (me->retry.callback)
-        me->host->ops->set_timer(me->host, &me->retry, queue_now(me) + GUARD_RETRY_NS);
+    me->retry.callback = retry_due;
+    me->retry.arg = me;
+    return me->host->ops->set_timer(me->host, &me->retry,
+                                    queue_now(me) + GUARD_RETRY_NS) == 0;
 }
 
 static struct queue_stake *stake_of(const struct file_queue *me, uint32_t block)
@@ -363,9 +366,11 @@ int hf__stake_listen(struct file_queue *me, hf_error *why)
         return 0;
     me->retry.callback = retry_due;
     me->retry.arg = me;
-    rc = host->ops->set_timer(host, &me->retry, HF_NEVER);
-    if (rc != 0)
-        return hf__fail_code(why, rc);
+    if (!me->retry.slot) { /* else a request that is put off has set it */
+        rc = host->ops->set_timer(host, &me->retry, HF_NEVER);
+        if (rc != 0)
+            return hf__fail_code(why, rc);
+    }
     rc = fifo_make(me, &fd, why);
     if (rc != 0)
         return rc;
