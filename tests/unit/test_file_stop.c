@@ -3,6 +3,8 @@
  * when one cannot be watched because it is in another pid namespace. */
 #include "file_peer.h"
 
+#include "../../src/backends/file/stopped.h"
+
 #include <sched.h>
 #include <sys/prctl.h>
 
@@ -196,6 +198,79 @@ START_TEST(who_is_stopped_is_named)
 }
 END_TEST
 
+/* ---- Whether a process can run --------------------------------------------------- */
+
+START_TEST(a_stopped_process_is_told_from_others)
+{
+    ck_assert_str_eq(hf__stopped_by_stat("12 (x) T 1 12"), "stopped");
+    ck_assert_str_eq(hf__stopped_by_stat("12 (a) S) t 1 12"), "held by a debugger");
+    ck_assert_ptr_null(hf__stopped_by_stat("12 (a) T) S 1 12"));
+    ck_assert_ptr_null(hf__stopped_by_stat("12 (x) R 1"));
+    ck_assert_ptr_null(hf__stopped_by_stat("12 (x)"));
+    ck_assert_ptr_null(hf__stopped_by_stat(""));
+    ck_assert_ptr_null(hf__stopped(getpid()));
+    ck_assert_ptr_null(hf__stopped(0x3fffffff));
+}
+END_TEST
+
+static bool group_write(const char *group, const char *file, const char *text)
+{
+    char path[160];
+    int fd;
+    bool done;
+
+    snprintf(path, sizeof(path), "%s/%s", group, file);
+    fd = open(path, O_WRONLY | O_CLOEXEC);
+    done = fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
+    if (fd >= 0)
+        close(fd);
+    return done;
+}
+
+/* One of the ways to freeze a group of processes; false if this host has it not. */
+static bool frozen_in(const char *root, const char *file, const char *freeze,
+                      const char *thaw)
+{
+    char group[96], number[16];
+    bool frozen = false;
+    pid_t pid = fork();
+
+    if (pid == 0)
+        for (;;)
+            pause();
+    snprintf(group, sizeof(group), "%s/test-file-stop-%d", root, pid);
+    snprintf(number, sizeof(number), "%d", pid);
+    if (mkdir(group, 0700) == 0) {
+        frozen = group_write(group, "cgroup.procs", number) &&
+                 group_write(group, file, freeze);
+        while (frozen && !hf__stopped(pid))
+            poll(NULL, 0, 1);
+        if (frozen)
+            ck_assert_str_eq(hf__stopped(pid), "frozen");
+        group_write(group, file, thaw);
+    }
+    kill(pid, SIGKILL);
+    ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+    while (rmdir(group) != 0 && errno == EBUSY)
+        poll(NULL, 0, 1);
+    return frozen;
+}
+
+START_TEST(a_frozen_process_is_stopped)
+{
+    const char *cgroups = "/sys/fs/cgroup";
+    bool any = frozen_in("/sys/fs/cgroup/freezer", "freezer.state", "FROZEN", "THAWED");
+
+    if (access("/sys/fs/cgroup/unified", F_OK) == 0)
+        cgroups = "/sys/fs/cgroup/unified";
+    if (access("/sys/fs/cgroup/freezer", F_OK) != 0 ||
+        strcmp(cgroups, "/sys/fs/cgroup") != 0)
+        any |= frozen_in(cgroups, "cgroup.freeze", "1", "0");
+    if (!any)
+        printf("# no right to freeze a process on this host: not tried\n");
+}
+END_TEST
+
 /* ---- A guard that somebody is slow in -------------------------------------------- */
 
 static void be_slow(int signal)
@@ -383,5 +458,6 @@ END_TEST
 UNIT_MAIN("file_stop", a_stopped_process_delays_and_no_more,
           a_stopped_process_that_is_killed_is_repaired,
           a_session_closes_though_the_guard_is_busy, who_is_stopped_is_named,
+          a_stopped_process_is_told_from_others, a_frozen_process_is_stopped,
           a_slow_process_is_waited_for, a_request_that_is_put_off_can_be_forgotten,
           a_process_that_cannot_be_watched_is_polled, a_pid_namespace_of_its_own)

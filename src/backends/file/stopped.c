@@ -64,7 +64,8 @@ static bool line_frozen(const char *line)
     if (!group)
         return false;
     if (strncmp(line, "0::", 3) == 0)
-        return group_frozen(CGROUPS "%s/cgroup.events", group, "frozen 1");
+        return group_frozen(CGROUPS "%s/cgroup.events", group, "frozen 1") ||
+               group_frozen(CGROUPS "/unified%s/cgroup.events", group, "frozen 1");
     return strstr(line, ":freezer:") &&
            group_frozen(CGROUPS "/freezer%s/freezer.state", group, "FROZEN");
 }
