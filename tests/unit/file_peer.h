@@ -429,7 +429,8 @@ UNUSED_OK static struct peer_reply peer_ask(struct peer *peer,
 
 /* Adopts a hold, as ticket `number`. */
 UNUSED_OK static struct peer_reply peer_adopt(struct peer *peer, int number,
-                                              const struct hf_ticket *old)
+                                              const struct hf_ticket *old,
+                                              uint64_t token)
 {
     static struct peer_order order;
 
@@ -440,6 +441,7 @@ UNUSED_OK static struct peer_reply peer_adopt(struct peer *peer, int number,
         .request = fake_request(HF_ADOPT, old->name),
     };
     order.request.other = old->id;
+    order.request.number = token;
     snprintf(order.name, sizeof(order.name), "%s", old->name);
     return peer_tell(peer, &order);
 }

@@ -497,6 +497,7 @@ static void adopt_one(struct hf_ticket old)
 
     request.ticket = &mine;
     request.other = fake_id();
+    request.number = token;
     ck_assert_int_eq(fake_ask(&b, &request, NULL), HF_ENOENT);
     request.other = old.id;
     fake_interest(&a, &old);
@@ -535,7 +536,7 @@ START_TEST(tokens_grow_though_holds_change_hands)
     uint64_t token;
 
     open_both(NULL);
-    takes(&a, &older);
+    adopt.number = takes(&a, &older);
     for (int i = 0; i < 10; i++) {
         other = fake_ticket("y", HF_MUTEX);
         takes(&b, &other);

@@ -501,13 +501,14 @@ END_TEST
 static bool adopter_dies(struct hf_ticket held, uint32_t step)
 {
     struct state state;
+    uint64_t token;
     bool lived;
 
     open_a(2);
-    takes(&a, &held);
+    token = takes(&a, &held);
     peer_queues(&p[1], 0, fake_ticket("x", HF_FAIR));
     peer_fails(&p[0], step, SIGKILL);
-    lived = peer_adopt(&p[0], 0, &held).what != PEER_DIED;
+    lived = peer_adopt(&p[0], 0, &held, token).what != PEER_DIED;
     kill(p[0].pid, SIGKILL);
     peer_bury(&p[0]);
     if (fake_renew(&a, &held, HF_CHECK) == HF_STILL_HELD)

@@ -197,6 +197,7 @@ int hf__queue_downgrade(struct file_queue *me, struct hf_request *request,
     return 0;
 }
 
+/* An id names one number of a hold's block: the hold goes on with that one alone. */
 static int quick_adopt(struct file_queue *me, struct region_block *record,
                        struct hf_request *request, hf_error *why)
 {
@@ -204,8 +205,12 @@ static int quick_adopt(struct file_queue *me, struct region_block *record,
     int rc = HF_ENOENT;
 
     if ((hf__record_freeze(record) & WORD_HELD) && hf__quick_read(record, &hold) &&
-        id_same(&hold.id, &request->other))
+        id_same(&hold.id, &request->other) &&
+        token_in(request->number, hold.token, hold.span)) {
+        hold.token = request->number;
+        hold.span = 1;
         rc = quick_move(me, record, &hold, hold.kind, request->ticket, why);
+    }
     hf__record_settle(me, record);
     if (rc == 0)
         hf__peer_wake(me, hold.slot, 0);
@@ -219,12 +224,13 @@ static int place_adopt(struct file_queue *me, struct region_block *record,
     int rc = HF_ENOENT;
 
     while ((old = granted_next(me, record, old)))
-        if (id_same(&old->place.id, &request->other)) {
+        if (id_same(&old->place.id, &request->other) &&
+            token_in(request->number, old->place.token, old->place.span)) {
             const struct block_place *p = &old->place;
             struct place_wish wish = { .kind = p->kind,
                                        .permits = p->permits,
-                                       .token = p->token,
-                                       .span = p->span,
+                                       .token = request->number,
+                                       .span = 1,
                                        .since = p->since,
                                        .note = p->note };
             rc = hold_move(me, record, wish, request->ticket, why);
@@ -235,25 +241,52 @@ static int place_adopt(struct file_queue *me, struct region_block *record,
     return rc;
 }
 
-/* The first in line has to watch the new holder, hence the last wake-up. */
+/* What an earlier request for the same ticket has brought about, if it is there still. */
+static struct region_block *adopted_before(struct file_queue *me,
+                                           const struct region_block *record,
+                                           const struct hf_request *request)
+{
+    struct region_block *place = NULL;
+
+    while ((place = granted_next(me, record, place)))
+        if (id_same(&place->place.id, &request->ticket->id) &&
+            place->place.token == request->number)
+            return place;
+    return NULL;
+}
+
+/* The first in line has to watch the new holder, hence the wake-up. */
+static int hold_adopt(struct file_queue *me, struct region_block *record,
+                      struct hf_request *request, hf_error *why)
+{
+    uint32_t waiting;
+    int rc = place_adopt(me, record, request, why);
+
+    if (rc == HF_ENOENT)
+        rc = quick_adopt(me, record, request, why);
+    waiting = record->record.first_waiting;
+    if (rc == 0 && waiting)
+        hf__peer_wake(me, block_at(me, waiting)->place.slot, waiting);
+    return rc;
+}
+
 int hf__queue_adopt(struct file_queue *me, struct hf_request *request, hf_error *why)
 {
     struct region_block *record = record_of(me, request);
-    struct region_block *place = hold_of(me, request->ticket);
+    struct region_block *place = NULL;
     int rc = HF_ENOENT;
 
-    if (record && !place) {
-        rc = place_adopt(me, record, request, why);
-        if (rc == HF_ENOENT)
-            rc = quick_adopt(me, record, request, why);
+    if (record && !(place = adopted_before(me, record, request))) {
+        rc = hold_adopt(me, record, request, why);
         place = rc == 0 ? hold_of(me, request->ticket) : NULL;
-        if (place && record->record.first_waiting)
-            hf__peer_wake(me, block_at(me, record->record.first_waiting)->place.slot,
-                          record->record.first_waiting);
     }
     if (place) {
+        ticket_set(request->ticket, TICKET_PLACE, block_index(me, place), 0,
+                   place->place.seq);
         request->grant = hf__place_grant(place);
         return 0;
     }
-    return rc == HF_ENOENT ? hf__fail(why, rc, "there is no such hold") : rc;
+    return rc == HF_ENOENT
+               ? hf__fail(why, rc, "there is no such hold, or not with that token")
+               : rc;
 }
