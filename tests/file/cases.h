@@ -29,6 +29,7 @@ extern const struct file_case system_cases[];
 extern const struct file_case process_cases[];
 extern const struct file_case interop_cases[];
 extern const struct file_case strangers_cases[];
+extern const struct file_case shared_cases[];
 
 /* Of the case that runs: its layout, and an empty directory (mode 0700). */
 extern enum layout layout;

@@ -137,7 +137,7 @@ static void home_of_somebody(void)
     check_refused(url_of(scratch, NULL), HF_EREFUSED, 0, "belongs to user 65534");
     CHECK(chown(in_scratch(".holdfast"), 0, 0) == 0);
     CHECK(chmod(in_scratch(".holdfast"), 0777) == 0);
-    check_refused(url_of(scratch, NULL), HF_EREFUSED, 0, "sticky");
+    check_refused(url_of(scratch, NULL), HF_EREFUSED, 0, "everybody may write");
 }
 
 /* In a place where everybody may write, only mode=0666 shares with everybody. */

@@ -193,18 +193,20 @@ static int home_check(const struct stat *top, const struct stat *home, mode_t mo
                         "'" HF_HOME "' in the directory belongs to user %lu, not to "
                         "user %lu: name another directory, or share the locks (mode=)",
                         (unsigned long)home->st_uid, (unsigned long)geteuid());
-    if ((found & S_IWOTH) && !(found & S_ISVTX))
+    if ((found & S_IWOTH) && !(mode & S_IWOTH))
         return hf__fail(why, HF_EREFUSED,
                         "everybody may write to '" HF_HOME "' (mode %04o): take that "
-                        "away (chmod o-w), or set the sticky bit (chmod +t)",
+                        "away (chmod o-w), or share the locks with all (mode=0666)",
                         found);
     return 0;
 }
 
 /* ---- Opening and making ---------------------------------------------------------- */
 
-/* Whoever may write the files has to make and remove some, too. */
-static mode_t home_mode(const struct stat *top, mode_t mode)
+/* Whoever may write the files has to make, replace and remove some, too, also those of
+ * others: hence no sticky bit. It would protect nothing, for the state file is theirs to
+ * write. */
+static mode_t home_mode(mode_t mode)
 {
     mode_t made = 0700;
 
@@ -212,8 +214,6 @@ static mode_t home_mode(const struct stat *top, mode_t mode)
         made |= S_ISGID | (mode & 0020 ? 0070 : 0050);
     if (mode & 0006)
         made |= mode & 0002 ? 0007 : 0005;
-    if ((made & S_IWOTH) || ((made & S_IWGRP) && (top->st_mode & S_ISVTX)))
-        made |= S_ISVTX;
     return made;
 }
 
@@ -222,7 +222,7 @@ static mode_t home_mode(const struct stat *top, mode_t mode)
 static int home_adjust(int home_fd, const struct stat *top, const struct stat *home,
                        mode_t mode, hf_error *why)
 {
-    mode_t wanted = home_mode(top, mode);
+    mode_t wanted = home_mode(mode);
 
     if (home->st_uid != geteuid() || (home->st_mode & 07777) == wanted)
         return 0;
