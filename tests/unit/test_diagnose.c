@@ -337,6 +337,64 @@ START_TEST(flock_layout_examines_itself)
 }
 END_TEST
 
+static int dir_count(void)
+{
+    DIR *stream = opendir(dir);
+    int count = 0;
+
+    ck_assert_ptr_nonnull(stream);
+    while (readdir(stream))
+        count++;
+    closedir(stream);
+    return count - 2; /* . and .. */
+}
+
+/* Who only looks leaves no trace; nor does he take away what others use. */
+START_TEST(a_visit_leaves_nothing_behind)
+{
+    struct hf_ticket ticket = fake_ticket("x", HF_MUTEX);
+    char home[96];
+
+    dir_make();
+    open_at(&a, "flock");
+    ck_assert_ptr_null(ask(&a, "tokens"));
+    fake_close(&a);
+    ck_assert_int_eq(dir_count(), 0);
+    open_at(&a, "queue");
+    ask(&a, "clients");
+    fake_close(&a);
+    ck_assert_int_eq(dir_count(), 0);
+
+    open_at(&a, "queue"); /* somebody else came meanwhile, and stays */
+    ask(&a, "clients");
+    open_at(&b, "queue");
+    fake_close(&a);
+    ck_assert_int_eq(dir_count(), 1);
+    open_at(&a, "queue");
+    has(ask(&b, "clients")->what, "2 of 1024");
+    fake_close(&b);
+    fake_close(&a);
+
+    snprintf(home, sizeof(home), "%s/.holdfast", dir);
+    dir_empty(home);
+    rmdir(home);
+    open_at(&a, "queue"); /* tokens were given out: the counter has to stay */
+    ask(&a, "clients");
+    ck_assert_int_eq(fake_try(&a, &ticket).what, FAKE_GRANTED);
+    ck_assert_int_eq(fake_withdraw(&a, &ticket), HF_WITHDRAWN);
+    fake_close(&a);
+    ck_assert_int_eq(dir_count(), 1);
+    dir_empty(home);
+
+    open_at(&a, "queue"); /* the directory was there before */
+    ask(&a, "clients");
+    fake_close(&a);
+    ck_assert_int_eq(dir_count(), 1);
+    ck_assert_int_eq(rmdir(home), 0);
+    dir_remove();
+}
+END_TEST
+
 START_TEST(mem_is_good)
 {
     ck_assert_int_eq(fake_open(&a, &hf__backend_memory, "mem:", NULL), 0);
@@ -351,4 +409,4 @@ END_TEST
 UNIT_MAIN("diagnose", good_directory_is_good, file_systems, modes_and_owner,
           space_and_room, strangers_and_damage, cleaners_of_temporary_files,
           queue_layout_examines_itself, table_fills_and_empties,
-          flock_layout_examines_itself, mem_is_good)
+          flock_layout_examines_itself, a_visit_leaves_nothing_behind, mem_is_good)

@@ -428,6 +428,7 @@ int hf__queue_diagnose(struct file_queue *me, struct hf_request *request, hf_err
     struct dir_facts facts = { .shielded = true };
     int rc;
 
+    me->visit = true;
     hf__slots_sweep(me);
     rc = hf__guard_enter(me, why);
     if (rc != 0)

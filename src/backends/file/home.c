@@ -256,7 +256,8 @@ static bool may_open_soon(int sys, mode_t mode, int pauses)
     return sys == EACCES && (mode & 0066) && pauses < MODE_TRIES;
 }
 
-static int home_open_or_make(int top_fd, mode_t mode, int *ret_fd, hf_error *why)
+static int home_open_or_make(int top_fd, mode_t mode, int *ret_fd, bool *ret_made,
+                             hf_error *why)
 {
     int pauses = 0, sys = ENOENT;
 
@@ -273,33 +274,59 @@ static int home_open_or_make(int top_fd, mode_t mode, int *ret_fd, hf_error *why
         if (sys != ENOENT)
             break;
         made++;
-        if (mkdirat(top_fd, HF_HOME, 0700) != 0 && errno != EEXIST)
+        *ret_made = mkdirat(top_fd, HF_HOME, 0700) == 0;
+        if (!*ret_made && errno != EEXIST)
             return hf__fail_sys(why, hf__dir_code(errno), errno,
                                 "'" HF_HOME "' cannot be made in the directory");
     }
     return home_refuse(top_fd, sys, why);
 }
 
-int hf__home_open(int top_fd, mode_t mode, int *ret_fd, hf_error *why)
+static int home_accept(int top_fd, int home_fd, mode_t mode, hf_error *why)
 {
     struct stat top, home;
-    int fd = -1;
-    int rc = home_open_or_make(top_fd, mode, &fd, why);
+    int rc;
 
-    if (rc != 0)
+    if (fstat(top_fd, &top) != 0 || fstat(home_fd, &home) != 0)
+        return hf__fail_sys(why, HF_ESYSTEM, errno, "'" HF_HOME "' cannot be examined");
+    rc = home_check(&top, &home, mode, why);
+    if (rc != 0 || !home_fresh(home_fd))
         return rc;
-    if (fstat(top_fd, &top) != 0 || fstat(fd, &home) != 0)
-        rc = hf__fail_sys(why, HF_ESYSTEM, errno, "'" HF_HOME "' cannot be examined");
-    else
-        rc = home_check(&top, &home, mode, why);
-    if (rc == 0 && home_fresh(fd)) {
-        rc = strangers_refuse(fd, why);
-        if (rc == 0)
-            rc = home_adjust(fd, &top, &home, mode, why);
-    }
-    if (rc != 0)
+    rc = strangers_refuse(home_fd, why);
+    return rc == 0 ? home_adjust(home_fd, &top, &home, mode, why) : rc;
+}
+
+/* It may be removed while we look at it: then another one is made. */
+int hf__home_open(int top_fd, mode_t mode, int *ret_fd, bool *ret_made, hf_error *why)
+{
+    int fd = -1, rc;
+
+    *ret_made = false;
+    for (int i = 0; i < MAKE_TRIES; i++) {
+        rc = home_open_or_make(top_fd, mode, &fd, ret_made, why);
+        if (rc != 0)
+            return rc;
+        rc = home_accept(top_fd, fd, mode, why);
+        if (rc == 0) {
+            *ret_fd = fd;
+            return 0;
+        }
+        bool gone = hf__home_gone(fd);
         close(fd);
-    else
-        *ret_fd = fd;
-    return rc;
+        if (!gone)
+            return rc;
+    }
+    return hf__fail(why, HF_ESYSTEM, "somebody keeps removing '" HF_HOME "'");
+}
+
+bool hf__home_gone(int home_fd)
+{
+    struct stat st;
+
+    return home_fd >= 0 && fstat(home_fd, &st) == 0 && st.st_nlink == 0;
+}
+
+void hf__home_remove(int top_fd)
+{
+    unlinkat(top_fd, HF_HOME, AT_REMOVEDIR);
 }

@@ -14,11 +14,15 @@
 #define HF_HOME_CELL "cell."
 
 /*
- * Opens it in `top_fd`, or makes it, for files of `mode`. HF_EREFUSED (a link, not a
+ * Opens it in `top_fd`, or makes it (`ret_made`), for files of `mode`. HF_EREFUSED (a link, not a
  * directory, of a user we have no reason to trust, holds files of others, no
  * permission), HF_EFULL, HF_ESYSTEM.
  */
-int hf__home_open(int top_fd, mode_t mode, int *ret_fd, hf_error *why);
+int hf__home_open(int top_fd, mode_t mode, int *ret_fd, bool *ret_made, hf_error *why);
+
+/* Whether somebody removed it since; and: removes it, if it is empty. */
+bool hf__home_gone(int home_fd);
+void hf__home_remove(int top_fd);
 
 /* The names of a session's files; `out` has room for 32 bytes. */
 void hf__home_fifo(char *out, uint32_t slot, uint32_t gen);

@@ -21,6 +21,7 @@
 #include "file.h"
 #include "home.h"
 
+#define OPEN_TRIES 16
 #define CAPABILITIES                                                                   \
     (HF_CAP_MUTEX | HF_CAP_FAIR | HF_CAP_RW | HF_CAP_DOWNGRADE | HF_CAP_PERMITS |      \
      HF_CAP_EXPIRING | HF_CAP_LATCH | HF_CAP_CELL | HF_CAP_LEASE | HF_CAP_DETACH |     \
@@ -36,6 +37,48 @@ static void queue_init(struct file_queue *me, struct hf_host *host)
     gethostname(me->host_name, sizeof(me->host_name) - 1);
 }
 
+/* What open() has, but the directory of the user. */
+static void files_close(struct file_queue *me, bool forked)
+{
+    hf__slot_close(me, forked);
+    if (me->fifo_fd >= 0)
+        close(me->fifo_fd);
+    hf__region_close(&me->region);
+    if (me->dir_fd >= 0)
+        close(me->dir_fd);
+    me->fifo_fd = me->dir_fd = -1;
+}
+
+static int files_open(struct file_queue *me, hf_error *why)
+{
+    int rc = hf__home_open(me->top_fd, me->mode, &me->dir_fd, &me->home_made, why);
+
+    if (rc != 0)
+        return rc;
+    (void)flock(me->dir_fd, LOCK_SH | LOCK_NB); /* so that cleaners of /tmp skip it */
+    rc = hf__region_open(&me->region, me->dir_fd, me->mode, me->open_until, why);
+    if (rc == 0)
+        rc = hf__slot_claim(me, why);
+    return rc;
+}
+
+/* Somebody may remove the files while we open them, one who came to look (slots.c) or
+ * a person: then we begin again. From the slot on they stay. */
+static int files_open_surely(struct file_queue *me, hf_error *why)
+{
+    for (int i = 0; i < OPEN_TRIES; i++) {
+        int rc = files_open(me, why);
+
+        if (rc == 0 && hf__region_there(&me->region, me->dir_fd))
+            return 0;
+        if (rc != 0 && !hf__home_gone(me->dir_fd))
+            return rc;
+        hf__slot_leave(me);
+        files_close(me, false);
+    }
+    return hf__fail(why, HF_ESYSTEM, "somebody keeps removing the state file");
+}
+
 static int queue_open(void *session, struct hf_host *host, const struct hf_url *url,
                       uint64_t *ret_caps, hf_error *why)
 {
@@ -48,13 +91,7 @@ static int queue_open(void *session, struct hf_host *host, const struct hf_url *
     if (rc == 0)
         rc = hf__dir_open(url->path, &me->top_fd, why);
     if (rc == 0)
-        rc = hf__home_open(me->top_fd, me->mode, &me->dir_fd, why);
-    if (rc != 0)
-        return rc;
-    (void)flock(me->dir_fd, LOCK_SH | LOCK_NB); /* so that cleaners of /tmp skip it */
-    rc = hf__region_open(&me->region, me->dir_fd, me->mode, me->open_until, why);
-    if (rc == 0)
-        rc = hf__slot_claim(me, why);
+        rc = files_open_surely(me, why);
     if (rc == 0)
         *ret_caps = CAPABILITIES;
     me->open_until = 0;
@@ -91,12 +128,9 @@ static void queue_close(void *session, bool forked)
         hf__slot_leave(me);
     stakes_free(me, forked);
     hf__peers_close(me, forked);
-    hf__slot_close(me, forked);
-    if (me->fifo_fd >= 0)
-        close(me->fifo_fd);
-    hf__region_close(&me->region);
-    if (me->dir_fd >= 0)
-        close(me->dir_fd);
+    files_close(me, forked);
+    if (me->effaced && me->home_made)
+        hf__home_remove(me->top_fd);
     if (me->top_fd >= 0)
         close(me->top_fd);
 }

@@ -93,6 +93,9 @@ struct file_queue {
     uint32_t target_count;
     bool target_poll;             /* one of the targets has to be polled */
     bool thorough;                /* core asks again: look twice */
+    bool home_made;               /* the directory of our own was not there, */
+    bool visit;                   /* and all that this session does is to look: */
+    bool effaced;                 /* its files went with it */
     bool guard_late;              /* the last wait for the guard was in vain, */
     bool guard_stopped;           /* because somebody is stopped inside */
     struct queue_target *targets; /* room for SLOT_COUNT; made when first needed, */

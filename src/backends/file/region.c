@@ -192,6 +192,7 @@ static int region_make(struct region *region, int dir_fd, const unsigned char bo
     if (rc != 0)
         return rc;
     head_number(region, ceiling);
+    region->first_token = ceiling ? 0 : head->next_token;
     head->cells = hf__home_clean(dir_fd);
     for (uint32_t i = 0; i < SLOT_COUNT; i++)
         region->slots[i].gen = (uint32_t)head->next_token;
@@ -349,6 +350,7 @@ static int open_locked(struct region *region, int dir_fd, mode_t mode, int how,
     int rc;
 
     region->fd = -1;
+    region->first_token = 0;
     rc = file_open(dir_fd, mode, how, until, &region->fd, &size, why);
     if (rc != 0)
         return rc;
@@ -367,6 +369,21 @@ int hf__region_open(struct region *region, int dir_fd, mode_t mode, int64_t unti
     int rc = open_locked(region, dir_fd, mode, LOCK_SH, until, why);
 
     return rc == 1 ? open_locked(region, dir_fd, mode, LOCK_EX, until, why) : rc;
+}
+
+bool hf__region_there(const struct region *region, int dir_fd)
+{
+    struct stat st;
+
+    return fstat(region->fd, &st) == 0 && file_is_there(dir_fd, &st);
+}
+
+bool hf__region_unused(const struct region *region)
+{
+    const struct region_head *head = region->head;
+
+    return region->first_token && head->next_token == region->first_token &&
+           head->high_water == 1 && !head->cells;
 }
 
 void hf__region_close(struct region *region)

@@ -177,6 +177,7 @@ struct region {
     struct region_slot *slots;
     uint32_t *buckets;
     struct region_block *blocks;
+    uint64_t first_token; /* we made the file, and this is where it began; or 0 */
 };
 
 /* Opens, makes or (after a reboot) renews the state file of a directory and maps it;
@@ -185,6 +186,12 @@ struct region {
 int hf__region_open(struct region *region, int dir_fd, mode_t mode, int64_t until,
                     hf_error *why);
 void hf__region_close(struct region *region);
+
+/* Whether its name still leads to the file that we have open. */
+bool hf__region_there(const struct region *region, int dir_fd);
+
+/* Whether we made it and nobody has used it since. In the guard. */
+bool hf__region_unused(const struct region *region);
 
 /* Doubles the room for blocks. In the guard. HF_EFULL, HF_ESYSTEM. */
 int hf__region_grow(struct region *region, hf_error *why);

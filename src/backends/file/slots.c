@@ -305,6 +305,30 @@ static void slot_abandon(struct file_queue *me)
             hf__peer_wake(me, i, 0);
 }
 
+static bool slots_free(const struct file_queue *me)
+{
+    for (uint32_t i = 0; i < SLOT_COUNT; i++)
+        if (__atomic_load_n(&me->region.slots[i].state, __ATOMIC_ACQUIRE) != SLOT_FREE)
+            return false;
+    return true;
+}
+
+/*
+ * A session that came to look takes the files that it made with it, if nobody used them.
+ * One that opens the directory at this moment claims its slot after us, and sees then
+ * that the state file is gone (queue.c). `live` goes first: nobody can have it together
+ * with a newer state file.
+ */
+static void traces_remove(struct file_queue *me)
+{
+    if (!me->visit || !hf__region_unused(&me->region) || !slots_free(me) ||
+        !hf__region_there(&me->region, me->dir_fd))
+        return;
+    unlinkat(me->dir_fd, HF_HOME_LIVE, 0);
+    unlinkat(me->dir_fd, HF_HOME_STATE, 0);
+    me->effaced = true;
+}
+
 void hf__slot_leave(struct file_queue *me)
 {
     hf_error why;
@@ -313,6 +337,7 @@ void hf__slot_leave(struct file_queue *me)
         return;
     if (hf__guard_enter(me, &why) == 0) {
         hf__slot_reap(me, me->slot);
+        traces_remove(me);
         hf__guard_leave(me);
     } else {
         slot_abandon(me);

@@ -16,6 +16,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -25,6 +27,7 @@
 #include "dir.h"
 
 #define TOKENS_SIZE 4096
+#define LOCK_TRIES 1000                           /* 1 ms apart */
 #define TOKENS_MAGIC UINT64_C(0x314e4b4f5446480a) /* "\nHFTOKN1" */
 
 struct page {
@@ -80,6 +83,32 @@ static bool owner_trusted(int dir_fd, const struct stat *st)
            (fstat(dir_fd, &dir) == 0 && !(dir.st_mode & S_IWOTH));
 }
 
+static bool file_is_there(int dir_fd, const struct stat *opened)
+{
+    struct stat now;
+
+    return fstatat(dir_fd, HF_TOKENS_FILE, &now, AT_SYMLINK_NOFOLLOW) == 0 &&
+           now.st_dev == opened->st_dev && now.st_ino == opened->st_ino;
+}
+
+/* With a shared lock, so that nobody removes it under us; one who is about to
+ * (hf__tokens_efface) has an exclusive one for a moment, and then it is another file. */
+static int file_open(int dir_fd, mode_t mode, int *ret_fd, struct stat *ret_stat,
+                     hf_error *why)
+{
+    for (int i = 0;; i++) {
+        int rc = hf__dir_open_file(dir_fd, HF_TOKENS_FILE, O_RDWR, mode, ret_fd,
+                                   ret_stat, why);
+        if (rc != 0)
+            return rc;
+        bool locked = flock(*ret_fd, LOCK_SH | LOCK_NB) == 0;
+        if ((locked && file_is_there(dir_fd, ret_stat)) || i >= LOCK_TRIES)
+            return 0;
+        close(*ret_fd);
+        poll(NULL, 0, 1);
+    }
+}
+
 int hf__tokens_open(struct hf_tokens *tokens, int dir_fd, mode_t mode, hf_error *why)
 {
     hf_error open_why = { 0 };
@@ -88,7 +117,8 @@ int hf__tokens_open(struct hf_tokens *tokens, int dir_fd, mode_t mode, hf_error 
     int rc;
 
     tokens->last = &process_last;
-    rc = hf__dir_open_file(dir_fd, HF_TOKENS_FILE, O_RDWR, mode, &fd, &st, &open_why);
+    tokens->fd = -1;
+    rc = file_open(dir_fd, mode, &fd, &st, &open_why);
     if (rc != 0) {
         bool barred =
             open_why.sys == EACCES || open_why.sys == EPERM || open_why.sys == EROFS;
@@ -107,14 +137,29 @@ int hf__tokens_open(struct hf_tokens *tokens, int dir_fd, mode_t mode, hf_error 
     if (rc == 0)
         rc = page_map(tokens, fd, why);
 out:
-    close(fd);
+    if (tokens->page)
+        tokens->fd = fd;
+    else
+        close(fd);
     return rc;
+}
+
+void hf__tokens_efface(struct hf_tokens *tokens, int dir_fd)
+{
+    struct stat st;
+
+    if (tokens->page && flock(tokens->fd, LOCK_EX | LOCK_NB) == 0 &&
+        atomic_load(tokens->last) == 0 && fstat(tokens->fd, &st) == 0 &&
+        file_is_there(dir_fd, &st))
+        unlinkat(dir_fd, HF_TOKENS_FILE, 0);
 }
 
 void hf__tokens_done(struct hf_tokens *tokens)
 {
-    if (tokens->page)
+    if (tokens->page) {
         munmap(tokens->page, TOKENS_SIZE);
+        close(tokens->fd);
+    }
     tokens->page = NULL;
     tokens->last = NULL;
 }

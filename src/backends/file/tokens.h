@@ -13,6 +13,7 @@
 
 struct hf_tokens {
     void *page;             /* the mapped file; NULL: a counter of this process */
+    int fd;                 /* of it; locked (shared) as long as we use it */
     _Atomic uint64_t *last; /* the largest number given out */
 };
 
@@ -20,6 +21,10 @@ struct hf_tokens {
  * (not a regular file), HF_ECORRUPT, HF_EFULL, HF_ESYSTEM. */
 int hf__tokens_open(struct hf_tokens *tokens, int dir_fd, mode_t mode, hf_error *why);
 void hf__tokens_done(struct hf_tokens *tokens);
+
+/* Before _done, of a session that came to look: removes the file if no number was ever
+ * drawn from it and nobody else has it open. */
+void hf__tokens_efface(struct hf_tokens *tokens, int dir_fd);
 
 /* The first of `span` numbers, larger than all before; to be called while the lock is
  * held. 0 if the counter has run into its end, which only damage can bring about. */
