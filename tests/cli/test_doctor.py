@@ -49,9 +49,12 @@ def traps(place):
        f"fix: chmod g-w '{place.dir}'" in text and "0 traps, 1 remark" in text,
        "a remark, and its fix", text)
     os.chmod(place.dir, 0o700)
-    os.chmod(place.dir + "/state", 0o666)
+    ok(os.listdir(place.dir) == [], "doctor leaves nothing behind", os.listdir(place.dir))
+    run(place, "run", "x", "--", "true")
+    state = place.dir + "/.holdfast/state"
+    os.chmod(state, 0o666)
     text = run(place, "doctor", code=1, what="a trap: exit code 1")
-    ok("trap    permissions: everybody may write the file 'state'" in text and
+    ok("trap    permissions: everybody may write the file '.holdfast/state'" in text and
        "fix: chmod o-w" in text, "a trap, and its fix", text)
     report = run_json(place, "doctor", code=1)
     ok(report["findings"][0]["level"] == "trap", "worst first", report)
@@ -60,7 +63,7 @@ def traps(place):
         ok("\x1b[31;1mtrap" in terminal.seen and terminal.status == 1, "in colour")
     with Terminal("doctor", url=place.url, env={"NO_COLOR": "1"}) as terminal:
         ok("\x1b" not in terminal.until_exit(), "NO_COLOR: without")
-    os.chmod(place.dir + "/state", 0o600)
+    os.chmod(state, 0o600)
 
 
 def others(place):

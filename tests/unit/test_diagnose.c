@@ -124,6 +124,9 @@ START_TEST(file_systems)
     has(judged(&facts, HF_TRAP, "file system")->what, "NFS");
     facts.fs_type = TMPFS;
     has(judged(&facts, HF_REMARK, "file system")->what, "reboot");
+    facts.cells = true;
+    has(judged(&facts, HF_TRAP, "file system")->what, "there are some");
+    facts.cells = false;
     facts.fs_type = OVERLAY;
     has(judged(&facts, HF_REMARK, "file system")->what, "container");
     facts.fs_type = 0x12345;
@@ -139,9 +142,15 @@ START_TEST(modes_and_owner)
     struct dir_facts facts = facts_good();
 
     facts.dir_mode = S_IFDIR | 0777;
-    has(judged(&facts, HF_TRAP, "permissions")->fix, "chmod o-w '/srv/locks'");
+    has(judged(&facts, HF_TRAP, "permissions")->fix, "chmod +t '/srv/locks'");
     facts.dir_mode = S_IFDIR | 01777;
+    found.count = 0;
+    hf__facts_judge(&facts, note, &found);
+    ck_assert_int_eq(worst(&found), HF_GOOD); /* nobody can take ours away */
+    facts.flock = true;
     has(judged(&facts, HF_REMARK, "permissions")->what, "everybody may make files");
+    ck_assert_ptr_null(strstr(judged(&facts, HF_REMARK, "permissions")->fix, "chmod"));
+    facts.flock = false;
     facts.dir_mode = S_IFDIR | 02770;
     has(judged(&facts, HF_REMARK, "permissions")->fix, "chmod g-w");
     facts.dir_mode = S_IFDIR | 01770;
@@ -195,6 +204,19 @@ START_TEST(strangers_and_damage)
     facts = facts_good();
     facts.tokens_private = true;
     judged(&facts, HF_REMARK, "tokens");
+}
+END_TEST
+
+/* What a reboot forgets may cost a lock: no mere remark. */
+START_TEST(what_a_reboot_forgets)
+{
+    struct dir_facts facts = facts_good();
+
+    facts.detached = 1;
+    has(judged(&facts, HF_TRAP, "reboot")->what, "1 hold was made to outlive its");
+    facts.detached = 0;
+    facts.latches = 2;
+    has(judged(&facts, HF_TRAP, "reboot")->what, "2 latches are counting");
 }
 END_TEST
 
@@ -319,6 +341,31 @@ START_TEST(table_fills_and_empties)
 }
 END_TEST
 
+START_TEST(what_a_reboot_forgets_is_seen)
+{
+    struct hf_ticket ticket = fake_ticket("x", HF_MUTEX);
+    struct hf_request set = fake_request(HF_LATCH_SET, "latch"),
+                      down = fake_request(HF_LATCH_DOWN, "latch");
+
+    dir_make();
+    open_at(&a, "queue");
+    ck_assert_ptr_null(ask(&a, "reboot"));
+    ticket.flags = HF_TICKET_DETACHED;
+    ticket.ttl_ns = 60 * INT64_C(1000000000);
+    ck_assert_int_eq(fake_try(&a, &ticket).what, FAKE_GRANTED);
+    has(ask(&a, "reboot")->what, "1 hold");
+    ck_assert_int_eq(fake_withdraw(&a, &ticket), HF_WITHDRAWN);
+    ck_assert_ptr_null(ask(&a, "reboot"));
+    set.number = down.number = 1;
+    ck_assert_int_eq(fake_ask(&a, &set, NULL), 0);
+    has(ask(&a, "reboot")->what, "1 latch is");
+    ck_assert_int_eq(fake_ask(&a, &down, NULL), 0);
+    ck_assert_ptr_null(ask(&a, "reboot"));
+    fake_close(&a);
+    dir_remove();
+}
+END_TEST
+
 START_TEST(flock_layout_examines_itself)
 {
     struct hf_request request = fake_request(HF_INSPECT, "");
@@ -407,6 +454,7 @@ START_TEST(mem_is_good)
 END_TEST
 
 UNIT_MAIN("diagnose", good_directory_is_good, file_systems, modes_and_owner,
-          space_and_room, strangers_and_damage, cleaners_of_temporary_files,
-          queue_layout_examines_itself, table_fills_and_empties,
+          space_and_room, strangers_and_damage, what_a_reboot_forgets,
+          cleaners_of_temporary_files, queue_layout_examines_itself,
+          table_fills_and_empties, what_a_reboot_forgets_is_seen,
           flock_layout_examines_itself, a_visit_leaves_nothing_behind, mem_is_good)

@@ -31,6 +31,7 @@
 #define SPACE_LOW (32 * MIB)
 #define INODES_LOW 100
 #define FULL_PERCENT 75
+#define PART 512 /* blocks looked at in one go */
 
 #define FS_TMPFS 0x01021994
 #define FS_RAMFS 0x858458f6
@@ -125,13 +126,15 @@ static void judge_fs(struct judge *j)
         judge_fix(j, "name a directory on a local disk in the URL (file:/dir)");
         judge_tell(j, HF_TRAP, "file system");
     } else if (type == FS_TMPFS || type == FS_RAMFS) {
-        judge_what(j,
-                   "%s is memory: a reboot forgets cells and the token counter, which "
-                   "then starts at the clock",
-                   type == FS_TMPFS ? "tmpfs" : "ramfs");
+        judge_what(
+            j,
+            "%s is memory: a reboot forgets cells%s and the token counter, which "
+            "then starts at the clock",
+            type == FS_TMPFS ? "tmpfs" : "ramfs",
+            j->facts->cells ? " (there are some)" : "");
         judge_fix(j, "name a directory on a disk (file:/var/lib/NAME), unless the "
                      "clock is never set back and no cells are used");
-        judge_tell(j, HF_REMARK, "file system");
+        judge_tell(j, j->facts->cells ? HF_TRAP : HF_REMARK, "file system");
     } else if (type == FS_OVERLAY) {
         judge_what(j, "overlay is the layer of one container: other containers do not "
                       "see these locks, and they are deleted with it");
@@ -192,16 +195,18 @@ static bool judge_dir_mode(struct judge *j)
                    "everybody may delete files in the directory (mode %04o), and so "
                    "break every lock",
                    mode);
-        judge_fix(j, "chmod o-w '%s'", dir_of(j));
+        judge_fix(j, "chmod +t '%s', or name a directory of your own in the URL",
+                  dir_of(j));
         judge_tell(j, HF_TRAP, "permissions");
         return true;
     }
-    if (mode & S_IWOTH) {
+    if ((mode & S_IWOTH) && j->facts->flock) {
         judge_what(j,
                    "everybody may make files in the directory (mode %04o), and so keep "
                    "others from using a name",
                    mode);
-        judge_fix(j, "chmod o-w '%s', if the locks are not for everybody", dir_of(j));
+        judge_fix(j, "name a directory of your own in the URL, unless the locks are "
+                     "for everybody");
         judge_tell(j, HF_REMARK, "permissions");
         return true;
     }
@@ -241,8 +246,9 @@ static void judge_permissions(struct judge *j)
     judge_owner(j);
     if (said)
         return;
-    judge_what(j, "mode %04o: nobody else may delete files of the directory",
-               (unsigned)j->facts->dir_mode & 07777);
+    judge_what(j, "mode %04o: nobody else may delete files of the %s",
+               (unsigned)j->facts->dir_mode & 07777,
+               j->facts->dir_mode & S_IWOTH ? "store" : "directory");
     judge_tell(j, HF_GOOD, "permissions");
 }
 
@@ -267,6 +273,35 @@ static void judge_file(struct judge *j)
         judge_fix(j, "make it writable for user %lu: chown or chmod '%s/%s'",
                   (unsigned long)j->facts->user, dir_of(j), HF_TOKENS_FILE);
         judge_tell(j, HF_REMARK, "tokens");
+    }
+}
+
+/* What is kept without a process is gone after a reboot, whatever was promised to last:
+ * holds until their lease ends, latches until they are counted down. */
+static void judge_reboot(struct judge *j)
+{
+    uint32_t detached = j->facts->detached, latches = j->facts->latches;
+
+    if (detached) {
+        judge_what(
+            j,
+            "%u hold%s made to outlive %s process, but no hold outlives a reboot "
+            "of this host: others are let in before the lease is over",
+            detached, detached == 1 ? " was" : "s were",
+            detached == 1 ? "its" : "their");
+        judge_fix(j, "use 'holdfast run', whose hold ends with its process; or keep "
+                     "such locks in a store that is not this host's (redis:, "
+                     "zookeeper:)");
+        judge_tell(j, HF_TRAP, "reboot");
+    }
+    if (latches) {
+        judge_what(j,
+                   "%u latch%s counting: after a reboot of this host %s open for all",
+                   latches, latches == 1 ? " is" : "es are",
+                   latches == 1 ? "it is" : "they are");
+        judge_fix(j, "set latches anew after a reboot, or keep them in a store that is "
+                     "not this host's (redis:, zookeeper:)");
+        judge_tell(j, HF_TRAP, "reboot");
     }
 }
 
@@ -340,6 +375,7 @@ void hf__facts_judge(const struct dir_facts *facts, hf__facts_tell *tell, void *
     judge_space(&j);
     judge_permissions(&j);
     judge_file(&j);
+    judge_reboot(&j);
     judge_cleaners(&j);
     judge_room(&j);
     judge_strangers(&j);
@@ -423,6 +459,37 @@ static void sessions_count(const struct file_queue *me, struct dir_facts *facts)
     facts->session_room = SLOT_COUNT;
 }
 
+static void block_count(const struct region_block *block, struct dir_facts *facts)
+{
+    const struct block_record *r = &block->record;
+
+    if (block->type == BLOCK_PLACE)
+        facts->detached += block->place.state == PLACE_GRANTED &&
+                           (block->place.flags & PLACE_DETACHED);
+    else if (block->type == BLOCK_RECORD)
+        facts->latches += r->left && r->family == hf__family(HF_LATCH);
+}
+
+/* A part at a time, as inspect does. */
+static int blocks_count(struct file_queue *me, struct dir_facts *facts, hf_error *why)
+{
+    const struct region_head *head = me->region.head;
+    uint32_t end = 2;
+
+    for (uint32_t from = 1; from < end; from += PART) {
+        int rc = hf__guard_enter(me, why);
+        if (rc != 0)
+            return rc;
+        end = head->high_water;
+        for (uint32_t i = from; i < end && i < from + PART; i++)
+            block_count(block_at(me, i), facts);
+        facts->blocks = end - 1 - head->free_count;
+        facts->cells = head->cells;
+        hf__guard_leave(me);
+    }
+    return 0;
+}
+
 int hf__queue_diagnose(struct file_queue *me, struct hf_request *request, hf_error *why)
 {
     struct dir_facts facts = { .shielded = true };
@@ -430,11 +497,9 @@ int hf__queue_diagnose(struct file_queue *me, struct hf_request *request, hf_err
 
     me->visit = true;
     hf__slots_sweep(me);
-    rc = hf__guard_enter(me, why);
+    rc = blocks_count(me, &facts, why);
     if (rc != 0)
         return rc;
-    facts.blocks = me->region.head->high_water - 1 - me->region.head->free_count;
-    hf__guard_leave(me);
     facts.block_room = BLOCKS_MAX - 1;
     sessions_count(me, &facts);
     return hf__facts_report(&facts, me->top_fd, me->region.fd, me->host, request, why);

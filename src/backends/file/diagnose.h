@@ -26,6 +26,9 @@ struct dir_facts {
     uint32_t sessions, session_room;
     uint32_t strangers; /* sessions in another pid namespace */
     uint32_t blocks, block_room;
+    bool cells;        /* there may be cells */
+    uint32_t detached; /* holds that outlive their processes */
+    uint32_t latches;  /* that are counting */
 };
 
 /* Fills in what the directory and its file `state` or `.holdfast-tokens` say, which we
