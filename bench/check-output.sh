@@ -75,7 +75,6 @@ redis held_100k_renew_requests'
 zookeeper_rows='zookeeper uncontended_pair
 zookeeper client_cpu_pair
 zookeeper uncontended_pair_cores
-zookeeper uncontended_pair_listed
 zookeeper contended_8proc
 zookeeper contended_8proc_requests
 zookeeper contended_8proc_slowest_share

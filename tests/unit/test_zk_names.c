@@ -272,47 +272,46 @@ static struct queue_view judged(enum layout layout, enum node_form form, size_t 
     judged(LAYOUT_CURATOR, form, own, (const char *const[]){ __VA_ARGS__, NULL })
 
 static void check_view(struct queue_view view, size_t blockers, size_t nearest,
-                       bool direct, bool mismatch)
+                       bool mismatch)
 {
     ck_assert_uint_eq(view.blockers, blockers);
     ck_assert_uint_eq(view.nearest, nearest);
-    ck_assert_int_eq(view.direct, direct);
     ck_assert_int_eq(view.mismatch, mismatch);
 }
 
 START_TEST(mutexes_stand_in_line)
 {
-    check_view(JUDGE(NODE_LOCK, 0, "a-lock-0000000005"), 0, NO_NODE, false, false);
+    check_view(JUDGE(NODE_LOCK, 0, "a-lock-0000000005"), 0, NO_NODE, false);
     check_view(JUDGE(NODE_LOCK, 0, "a-lock-0000000005", "b-lock-0000000009"), 0,
-               NO_NODE, false, false);
+               NO_NODE, false);
     check_view(JUDGE(NODE_LOCK, 1, "a-lock-0000000005", "b-lock-0000000009"), 1, 0,
-               true, false);
+               false);
     check_view(JUDGE(NODE_LOCK, 0, "d-lock-0000000009", "b-lock-0000000003",
                      "c-lock-0000000007", "00-stray", "locks"),
-               2, 2, false, false);
+               2, 2, false);
     check_view(JUDGE(NODE_LOCK, 0, "d-lock-0000000009", "b-lock--2147483648"), 1, 1,
-               true, false);
-    check_view(JUDGE(NODE_LOCK, NO_NODE, "d-lock-0000000009"), 1, 0, true, false);
+               false);
+    check_view(JUDGE(NODE_LOCK, NO_NODE, "d-lock-0000000009"), 1, 0, false);
 }
 END_TEST
 
 START_TEST(readers_mind_writers)
 {
     check_view(JUDGE(NODE_READ, 1, "a-__READ__0000000001", "b-__READ__0000000002"), 0,
-               NO_NODE, false, false);
+               NO_NODE, false);
     check_view(JUDGE(NODE_READ, 2, "a-__WRIT__0000000001", "b-__READ__0000000002",
                      "c-__READ__0000000003"),
-               1, 0, true, false);
+               1, 0, false);
     check_view(JUDGE(NODE_READ, 2, "a-__WRIT__0000000001", "b-__WRIT__0000000002",
                      "c-__READ__0000000003"),
-               2, 1, false, false);
+               2, 1, false);
     check_view(JUDGE(NODE_WRITE, 1, "a-__READ__0000000001", "b-__WRIT__0000000002"), 1,
-               0, true, false);
-    /* A writer may turn into a reader of the same number. */
+               0, false);
     check_view(JUDGE(NODE_WRITE, 1, "a-__WRIT__0000000001", "b-__WRIT__0000000002"), 1,
-               0, false, false);
+               0, false);
+    /* A writer may turn into a reader of the same number. */
     check_view(JUDGE(NODE_WRITE, 1, "a-__READ__0000000002", "b-__WRIT__0000000002"), 1,
-               0, true, false);
+               0, false);
 }
 END_TEST
 
@@ -320,15 +319,15 @@ END_TEST
 START_TEST(kinds_that_meet)
 {
     check_view(JUDGE(NODE_LOCK, 1, "a-__READ__0000000001", "b-lock-0000000002"), 1, 0,
-               true, true);
+               true);
     check_view(JUDGE(NODE_LOCK, 0, "a-lock-0000000001", "b-__READ__0000000002"), 0,
-               NO_NODE, false, false);
+               NO_NODE, false);
     check_view(JUDGE(NODE_LOCK, 2, "a-lock-0000000001", "b-__READ__0000000002",
                      "c-lock-0000000003"),
-               2, 1, false, false);
+               2, 1, false);
     check_view(JUDGE(NODE_READ, 1, "a-lock-0000000001", "b-__READ__0000000002"), 1, 0,
-               true, true);
-    check_view(JUDGE(NODE_READ, NO_NODE, "a-lock-0000000001"), 1, 0, true, true);
+               true);
+    check_view(JUDGE(NODE_READ, NO_NODE, "a-lock-0000000001"), 1, 0, true);
 }
 END_TEST
 

@@ -42,11 +42,15 @@ START_TEST(attempts_are_repeated)
 }
 END_TEST
 
-START_TEST(the_next_one_is_in_at_once)
+/* The end of the one ahead is no grant: the listing behind it is. */
+START_TEST(the_next_one_lists_first)
 {
     play_begin(HF_MUTEX);
     wait_for_it();
     peer_event(&peer, ZK_DELETED, FOLDER "/a-lock-0000000003");
+    int32_t xid = asked(ZK_OPCODE_CHILDREN2, FOLDER);
+    ck_assert(fake_quiet(&stage.host));
+    LIST(xid, own("lock-", "0000000004"));
     ck_assert_uint_eq(fake_expect_grant(&stage.host, &ticket), 77);
     ck_assert(peer_quiet(&peer, &stage));
     play_end();
@@ -58,24 +62,63 @@ START_TEST(a_change_is_no_end)
     play_begin(HF_MUTEX);
     wait_for_it();
     peer_event(&peer, ZK_CHANGED, FOLDER "/a-lock-0000000003");
+    LIST(asked(ZK_OPCODE_CHILDREN2, FOLDER), own("lock-", "0000000004"),
+         "a-lock-0000000003");
     int32_t xid = asked(ZK_OPCODE_GET, FOLDER "/a-lock-0000000003");
     ck_assert(fake_quiet(&stage.host));
     peer_reply(&peer, xid, 9, ZK_NONODE); /* gone meanwhile */
+    xid = asked(ZK_OPCODE_CHILDREN2, FOLDER);
+    ck_assert(fake_quiet(&stage.host));
+    LIST(xid, own("lock-", "0000000004"));
     ck_assert_uint_eq(fake_expect_grant(&stage.host, &ticket), 77);
     play_end();
 }
 END_TEST
 
-/* Then its predecessor's end is no grant. */
+/* Another client deleted it, and nobody is ahead any more: no grant. */
 START_TEST(a_waiter_whose_node_is_deleted)
 {
     play_begin(HF_MUTEX);
     wait_for_it();
-    peer_event(&peer, ZK_DELETED, own_path("0000000004"));
+    peer_event(&peer, ZK_DELETED, FOLDER "/a-lock-0000000003");
+    LIST(asked(ZK_OPCODE_CHILDREN2, FOLDER), "b-lock-0000000005");
+    struct entry entry = entry_asked("lock-");
+    ck_assert(fake_quiet(&stage.host));
+    answer_create(entry.create, "lock-", "0000000006", 99);
+    LIST(entry.list, "b-lock-0000000005", own("lock-", "0000000006"));
+    answer_data(asked(ZK_OPCODE_GET, FOLDER "/b-lock-0000000005"), "", 5);
+    ck_assert(fake_quiet(&stage.host));
+    play_end();
+}
+END_TEST
+
+/* The same, and the folder has gone with it. */
+START_TEST(a_waiter_whose_folder_is_deleted)
+{
+    play_begin(HF_MUTEX);
+    wait_for_it();
     peer_event(&peer, ZK_DELETED, FOLDER "/a-lock-0000000003");
     peer_reply(&peer, asked(ZK_OPCODE_CHILDREN2, FOLDER), 9, ZK_NONODE);
     ck_assert(fake_quiet(&stage.host));
     entry_asked("lock-");
+    play_end();
+}
+END_TEST
+
+/* Its number follows the last one, and still it lists: the folder may be another. */
+START_TEST(the_same_client_again)
+{
+    play_begin(HF_MUTEX);
+    hold_it();
+    leave();
+    peer_reply(&peer, asked(ZK_OPCODE_DELETE, own_path("0000000004")), 78, 0);
+    expect_left(HF_WITHDRAWN);
+    fake_attempt(&stage.host, &ticket);
+    struct entry entry = entry_asked("lock-");
+    answer_create(entry.create, "lock-", "0000000005", 79);
+    ck_assert(fake_quiet(&stage.host));
+    LIST(entry.list, own("lock-", "0000000005"), "b-lock-0000000003");
+    expect(FAKE_QUEUED);
     play_end();
 }
 END_TEST
@@ -89,14 +132,10 @@ START_TEST(others_before_us_are_looked_at_again)
     LIST(entry.list, "a-lock-0000000002", own("lock-", "0000000004"),
          "b-lock-0000000003", "c-lock-0000000005", "00-stray");
     expect(FAKE_QUEUED);
-    int32_t word = asked(ZK_OPCODE_EXISTS, FOLDER "/b-lock-0000000003-over");
-    peer_reply(&peer, word, 9, ZK_NONODE);
     answer_data(asked(ZK_OPCODE_GET, FOLDER "/b-lock-0000000003"), "", 5);
-    answer_data(asked(ZK_OPCODE_GET, own_path("0000000004")), "", 77);
     peer_event(&peer, ZK_DELETED, FOLDER "/b-lock-0000000003");
     LIST(asked(ZK_OPCODE_CHILDREN2, FOLDER), "a-lock-0000000002",
          own("lock-", "0000000004"));
-    asked(ZK_OPCODE_UNWATCH, FOLDER "/b-lock-0000000003-over");
     int32_t xid = asked(ZK_OPCODE_GET, FOLDER "/a-lock-0000000002");
     ck_assert(fake_quiet(&stage.host));
     answer_data(xid, "", 5);
@@ -134,7 +173,6 @@ START_TEST(data_that_we_may_not_read)
     LIST(entry.list, own("lock-", "0000000004"), "a-lock-0000000003");
     expect(FAKE_QUEUED);
     peer_reply(&peer, asked(ZK_OPCODE_GET, FOLDER "/a-lock-0000000003"), 9, ZK_NOAUTH);
-    answer_data(asked(ZK_OPCODE_GET, own_path("0000000004")), "", 77);
     answer_stat(asked(ZK_OPCODE_EXISTS, FOLDER "/a-lock-0000000003"), 5, 1);
     peer_event(&peer, ZK_DELETED, FOLDER "/a-lock-0000000003");
     LIST(asked(ZK_OPCODE_CHILDREN2, FOLDER), own("lock-", "0000000004"));
@@ -374,7 +412,6 @@ START_TEST(a_second_node_of_ours_goes)
     expect(FAKE_QUEUED);
     peer_reply(&peer, xid, 80, 0);
     peer_reply(&peer, asked(ZK_OPCODE_GET, own_path("0000000003")), 80, ZK_NONODE);
-    answer_data(asked(ZK_OPCODE_GET, own_path("0000000004")), "", 77);
     LIST(asked(ZK_OPCODE_CHILDREN2, FOLDER), own("lock-", "0000000004"));
     ck_assert_uint_eq(fake_expect_grant(&stage.host, &ticket), 77);
     play_end();
@@ -447,13 +484,13 @@ START_TEST(revocations_are_told)
 END_TEST
 
 UNIT_MAIN("zk_places", alone_waits_once, attempts_are_repeated,
-          the_next_one_is_in_at_once, a_change_is_no_end,
-          a_waiter_whose_node_is_deleted, others_before_us_are_looked_at_again,
-          a_writer_behind_a_writer_looks, data_that_we_may_not_read, parents_are_made,
-          parents_that_are_refused, numbers_that_wrapped, another_kind_was_first,
-          a_try_leaves_nothing, a_lost_create_is_found, a_lost_create_was_not_done,
-          a_node_of_another_session, a_lost_create_is_withdrawn, forgotten_on_the_way,
-          a_lost_delete_is_repeated, deleted_by_somebody,
-          a_waiter_that_was_deleted_comes_again, a_second_node_of_ours_goes,
-          a_waiter_looks_after_a_pause, a_waiter_begins_anew,
-          a_hold_ends_with_the_session, revocations_are_told)
+          the_next_one_lists_first, a_change_is_no_end, a_waiter_whose_node_is_deleted,
+          a_waiter_whose_folder_is_deleted, the_same_client_again,
+          others_before_us_are_looked_at_again, a_writer_behind_a_writer_looks,
+          data_that_we_may_not_read, parents_are_made, parents_that_are_refused,
+          numbers_that_wrapped, another_kind_was_first, a_try_leaves_nothing,
+          a_lost_create_is_found, a_lost_create_was_not_done, a_node_of_another_session,
+          a_lost_create_is_withdrawn, forgotten_on_the_way, a_lost_delete_is_repeated,
+          deleted_by_somebody, a_waiter_that_was_deleted_comes_again,
+          a_second_node_of_ours_goes, a_waiter_looks_after_a_pause,
+          a_waiter_begins_anew, a_hold_ends_with_the_session, revocations_are_told)

@@ -1,187 +1,119 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Long queues of ZooKeeper's, against a server that is played: who was in says a last
- * word when it leaves, and the next one is in by that word alone. Also what must not be
- * taken for it, and words that were not said or not heard.
+ * Long queues of ZooKeeper's, against a server that is played: a waiter is in by a
+ * listing that shows its node and nobody before it, and by nothing else. Readers and
+ * writers in such a queue, and a writer that turns into a reader.
  */
 #include "unit.h"
 
-#include "zk_queue.h"
+#include "zk_play.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { LONG = 16 };
+
+#define NUMBER "0000000030"
+#define AHEAD FOLDER "/a-lock-0000000029"
+#define BEFORE FOLDER "/a-lock-0000000028"
+#define WRITER FOLDER "/a-__WRIT__0000000029"
+
+/* Our node, and so many others before it: a-<form>0000000029, 28 and so on. */
+static void list_others(int32_t xid, const char *form, const char *own_form, int others)
+{
+    static char names[LONG][64];
+    const char *list[LONG + 2] = { NULL };
+    for (int i = 0; i < others; i++) {
+        snprintf(names[i], sizeof names[i], "a-%s00000000%02d", form, 30 - others + i);
+        list[i] = names[i];
+    }
+    list[others] = own(own_form, NUMBER);
+    answer_list(xid, list);
+}
+
+static void wait_behind(const char *form, const char *own_form, const char *ahead)
+{
+    fake_attempt(&stage.host, &ticket);
+    struct entry entry = entry_asked(own_form);
+    answer_create(entry.create, own_form, NUMBER, 77);
+    list_others(entry.list, form, own_form, LONG);
+    expect(FAKE_QUEUED);
+    answer_data(asked(ZK_OPCODE_GET, ahead), "", 5);
+    ck_assert(peer_quiet(&peer, &stage)); /* one watch is all */
+}
 
 static void wait_in_long_queue(void)
 {
-    begin(HF_MUTEX);
-    join_behind("lock-", "lock-", LONG);
-    no_word_yet(WORD);
-    answer_data(asked(ZK_OPCODE_GET, AHEAD), "", 5);
-    ck_assert(peer_quiet(&peer, &stage)); /* our own node is not watched */
+    play_begin(HF_MUTEX);
+    wait_behind("lock-", "lock-", AHEAD);
 }
 
-static void hold_in_long_queue(void)
+/* All before us have gone. */
+static void become_first(const char *own_form, const char *ahead)
+{
+    peer_event(&peer, ZK_DELETED, ahead);
+    int32_t xid = asked(ZK_OPCODE_CHILDREN2, FOLDER);
+    ck_assert(fake_quiet(&stage.host));
+    list_others(xid, "", own_form, 0);
+    ck_assert_uint_eq(fake_expect_grant(&stage.host, &ticket), 77);
+    ck_assert(peer_quiet(&peer, &stage));
+}
+
+static const char *path_of(const char *form)
+{
+    static char path[160];
+    snprintf(path, sizeof path, FOLDER "/%s", own(form, NUMBER));
+    return path;
+}
+
+static void unwatched(const char *path)
+{
+    peer_reply(&peer, asked(ZK_OPCODE_UNWATCH, path), 9, 0);
+}
+
+/* ---- Waiting --------------------------------------------------------------------- */
+
+START_TEST(a_listing_is_a_grant)
 {
     wait_in_long_queue();
-    hear_the_word();
-}
-
-/* ---- The word -------------------------------------------------------------------- */
-
-START_TEST(the_word_is_a_grant)
-{
-    hold_in_long_queue();
-    ck_assert(peer_quiet(&peer, &stage)); /* no listing, no watch to be taken off */
-    ck_assert(fake_quiet(&stage.host));
+    become_first("lock-", AHEAD);
     leave();
-    answer_multi(word_asked(), 2, -1, 0);
+    peer_reply(&peer, asked(ZK_OPCODE_DELETE, own_path(NUMBER)), 80, 0);
     expect_left(HF_WITHDRAWN);
     ck_assert(peer_quiet(&peer, &stage));
-    end();
+    play_end();
 }
 END_TEST
 
-START_TEST(a_queue_of_one_has_no_words)
-{
-    begin(HF_MUTEX);
-    join_behind("lock-", "lock-", 1);
-    answer_data(asked(ZK_OPCODE_GET, AHEAD), "", 5);
-    answer_data(asked(ZK_OPCODE_GET, own_path(NUMBER)), "", 77);
-    ck_assert(peer_quiet(&peer, &stage));
-    peer_event(&peer, ZK_DELETED, AHEAD);
-    fake_expect_grant(&stage.host, &ticket);
-    leave();
-    asked(ZK_OPCODE_DELETE, own_path(NUMBER));
-    end();
-}
-END_TEST
-
-/* Not so long a queue: our own node is watched as well. */
-static void wait_behind(int others)
-{
-    begin(HF_MUTEX);
-    join_behind("lock-", "lock-", others);
-    no_word_yet(WORD);
-    answer_data(asked(ZK_OPCODE_GET, AHEAD), "", 5);
-    answer_data(asked(ZK_OPCODE_GET, own_path(NUMBER)), "", 77);
-    ck_assert(peer_quiet(&peer, &stage));
-}
-
-START_TEST(a_word_to_one_who_watches_itself)
-{
-    for (int others = 2; others < LONG; others += LONG - 3) {
-        wait_behind(others);
-        peer_event(&peer, ZK_CREATED, WORD);
-        ck_assert_uint_eq(fake_expect_grant(&stage.host, &ticket), 77);
-        ck_assert(fake_quiet(&stage.host));
-        ck_assert(peer_quiet(&peer, &stage)); /* no glance is due */
-        end();
-    }
-}
-END_TEST
-
-/* Deleted by hand while it waited: it hears that first, and no word counts. */
-START_TEST(a_word_to_one_who_was_deleted)
-{
-    wait_behind(2);
-    peer_event(&peer, ZK_DELETED, own_path(NUMBER));
-    int32_t xid = asked(ZK_OPCODE_CHILDREN2, FOLDER);
-    peer_event(&peer, ZK_CREATED, WORD);
-    ck_assert(fake_quiet(&stage.host));
-    LIST(xid, "b-lock-0000000032");
-    entry_asked("lock-");
-    ck_assert(fake_quiet(&stage.host));
-    end();
-}
-END_TEST
-
-/* Whoever died or gave up has said nothing, and others are still before us. */
-START_TEST(an_end_without_a_word)
+/* The one ahead gave up or died, and others are still before us. */
+START_TEST(others_are_left)
 {
     wait_in_long_queue();
     peer_event(&peer, ZK_DELETED, AHEAD);
-    int32_t xid = asked(ZK_OPCODE_CHILDREN2, FOLDER);
-    ck_assert(fake_quiet(&stage.host));
-    LIST(xid, "a-lock-0000000027", "a-lock-0000000028", own("lock-", NUMBER));
-    unwatched(WORD);
-    no_word_yet(BEFORE "-over");
+    LIST(asked(ZK_OPCODE_CHILDREN2, FOLDER), "a-lock-0000000027", "a-lock-0000000028",
+         own("lock-", NUMBER));
     answer_data(asked(ZK_OPCODE_GET, BEFORE), "", 5);
-    answer_data(asked(ZK_OPCODE_GET, own_path(NUMBER)), "", 77); /* a few are left */
     ck_assert(peer_quiet(&peer, &stage));
     ck_assert(fake_quiet(&stage.host));
-    peer_event(&peer, ZK_CREATED, BEFORE "-over");
-    ck_assert_uint_eq(fake_expect_grant(&stage.host, &ticket), 77);
-    end();
+    become_first("lock-", BEFORE);
+    play_end();
 }
 END_TEST
 
-START_TEST(an_end_without_a_word_and_nobody_left)
+START_TEST(deleted_in_a_long_queue)
 {
     wait_in_long_queue();
     peer_event(&peer, ZK_DELETED, AHEAD);
-    list_others(asked(ZK_OPCODE_CHILDREN2, FOLDER), "lock-", "lock-", 0);
-    unwatched(WORD);
-    fake_expect_grant(&stage.host, &ticket);
-    leave(); /* it came into a long queue, and so may have the next one */
-    word_asked();
-    end();
-}
-END_TEST
-
-/* The last one before us is watched in the usual way, and our own node too: that costs
- * no more than a word. */
-START_TEST(who_is_next_needs_no_word)
-{
-    wait_in_long_queue();
-    peer_event(&peer, ZK_DELETED, AHEAD);
-    LIST(asked(ZK_OPCODE_CHILDREN2, FOLDER), "a-lock-0000000028", own("lock-", NUMBER));
-    unwatched(WORD);
-    answer_data(asked(ZK_OPCODE_GET, BEFORE), "", 5);
-    answer_data(asked(ZK_OPCODE_GET, own_path(NUMBER)), "", 77);
-    peer_event(&peer, ZK_DELETED, BEFORE);
-    ck_assert_uint_eq(fake_expect_grant(&stage.host, &ticket), 77);
-    ck_assert(peer_quiet(&peer, &stage));
-    end();
-}
-END_TEST
-
-START_TEST(a_change_is_no_word)
-{
-    wait_in_long_queue();
-    peer_event(&peer, ZK_CHANGED, AHEAD);
-    answer_data(asked(ZK_OPCODE_GET, AHEAD), "", 5);
-    ck_assert(peer_quiet(&peer, &stage));
+    LIST(asked(ZK_OPCODE_CHILDREN2, FOLDER), "b-lock-0000000031");
+    struct entry entry = entry_asked("lock-");
+    answer_create(entry.create, "lock-", "0000000032", 99);
+    LIST(entry.list, "b-lock-0000000031", own("lock-", "0000000032"));
+    answer_data(asked(ZK_OPCODE_GET, FOLDER "/b-lock-0000000031"), "", 5);
     ck_assert(fake_quiet(&stage.host));
-    hear_the_word();
-    end();
-}
-END_TEST
-
-/* The word is asked for first: it may come before the answer about the node. */
-START_TEST(a_word_on_the_way)
-{
-    begin(HF_MUTEX);
-    join_behind("lock-", "lock-", LONG);
-    no_word_yet(WORD);
-    int32_t xid = asked(ZK_OPCODE_GET, AHEAD);
-    peer_event(&peer, ZK_CREATED, WORD);
-    ck_assert_uint_eq(fake_expect_grant(&stage.host, &ticket), 77);
-    peer_reply(&peer, xid, 9, ZK_NONODE);
-    unwatched(AHEAD); /* which may not be there any more to fire */
-    ck_assert(fake_quiet(&stage.host));
-    end();
-}
-END_TEST
-
-START_TEST(a_node_of_that_name)
-{
-    begin(HF_MUTEX);
-    join_behind("lock-", "lock-", LONG);
-    answer_stat(asked(ZK_OPCODE_EXISTS, WORD), 5, 0);
-    answer_data(asked(ZK_OPCODE_GET, AHEAD), "", 5);
-    unwatched(WORD);
-    peer_event(&peer, ZK_DELETED, WORD);
-    ck_assert(fake_quiet(&stage.host));
-    peer_event(&peer, ZK_DELETED, AHEAD);
-    asked(ZK_OPCODE_CHILDREN2, FOLDER);
-    end();
+    peer_event(&peer, ZK_DELETED, FOLDER "/b-lock-0000000031");
+    LIST(asked(ZK_OPCODE_CHILDREN2, FOLDER), own("lock-", "0000000032"));
+    ck_assert_uint_eq(fake_expect_grant(&stage.host, &ticket), 99);
+    play_end();
 }
 END_TEST
 
@@ -189,53 +121,100 @@ START_TEST(a_waiter_gives_up)
 {
     wait_in_long_queue();
     leave();
-    int32_t xid = asked(ZK_OPCODE_DELETE, own_path(NUMBER)); /* it has no word */
-    peer_event(&peer, ZK_CREATED, WORD);                     /* too late */
+    int32_t xid = asked(ZK_OPCODE_DELETE, own_path(NUMBER));
+    peer_event(&peer, ZK_DELETED, AHEAD); /* too late */
     ck_assert(fake_quiet(&stage.host));
     peer_reply(&peer, xid, 80, 0);
     expect_left(HF_WITHDRAWN);
     unwatched(AHEAD);
-    unwatched(WORD);
     ck_assert(peer_quiet(&peer, &stage));
-    end();
+    play_end();
+}
+END_TEST
+
+/* ---- The connection -------------------------------------------------------------- */
+
+static void watch_set_again(const char *path)
+{
+    struct jute in;
+    int32_t xid = peer_expect(&peer, &stage, ZK_OPCODE_SET_WATCHES, &in);
+    in.at += sizeof(int64_t);
+    ck_assert_int_eq(jute_int(&in), 1);
+    struct zk_text about = jute_text(&in);
+    ck_assert(about.len == strlen(path) && memcmp(about.at, path, about.len) == 0);
+    peer_reply(&peer, xid, 9, 0);
+}
+
+/* What is told behind a pause is in no order: only the listing counts. */
+START_TEST(an_end_that_was_missed)
+{
+    wait_in_long_queue();
+    peer_hang_up(&peer);
+    come_back(PEER_SESSION);
+    watch_set_again(AHEAD);
+    int32_t xid = asked(ZK_OPCODE_CHILDREN2, FOLDER);
+    peer_event(&peer, ZK_DELETED, AHEAD);
+    ck_assert(fake_quiet(&stage.host));
+    LIST(xid, own("lock-", NUMBER));
+    ck_assert_uint_eq(fake_expect_grant(&stage.host, &ticket), 77);
+    play_end();
+}
+END_TEST
+
+START_TEST(a_watch_that_lives_on)
+{
+    wait_in_long_queue();
+    peer_hang_up(&peer);
+    come_back(PEER_SESSION);
+    watch_set_again(AHEAD);
+    list_others(asked(ZK_OPCODE_CHILDREN2, FOLDER), "lock-", "lock-", LONG);
+    ck_assert(peer_quiet(&peer, &stage));
+    become_first("lock-", AHEAD);
+    play_end();
+}
+END_TEST
+
+/* The session is over: nothing of the queue is believed. */
+START_TEST(an_end_told_to_another_session)
+{
+    wait_in_long_queue();
+    peer_hang_up(&peer);
+    come_back(0);
+    peer_accept(&peer, &stage);
+    peer_greet(&peer, OTHER_SESSION, PEER_SESSION_MS);
+    struct entry entry = entry_asked("lock-");
+    peer_event(&peer, ZK_DELETED, AHEAD);
+    ck_assert(fake_quiet(&stage.host));
+    answer_create(entry.create, "lock-", "0000000031", 99);
+    LIST(entry.list, own("lock-", "0000000031"));
+    ck_assert_uint_eq(fake_expect_grant(&stage.host, &ticket), 99);
+    play_end();
 }
 END_TEST
 
 /* ---- Readers and writers --------------------------------------------------------- */
 
-#define WRITER FOLDER "/a-__WRIT__0000000029"
-
-START_TEST(a_reader_hears_and_says_nothing)
+START_TEST(a_reader_behind_writers)
 {
-    char path[160];
-    begin(HF_READ);
-    join_behind("__WRIT__", "__READ__", LONG);
-    no_word_yet(WRITER "-over");
-    answer_data(asked(ZK_OPCODE_GET, WRITER), "", 5);
-    peer_event(&peer, ZK_CREATED, WRITER "-over");
-    peer_event(&peer, ZK_DELETED, WRITER);
-    ck_assert_uint_eq(fake_expect_grant(&stage.host, &ticket), 77);
+    play_begin(HF_READ);
+    wait_behind("__WRIT__", "__READ__", WRITER);
+    become_first("__READ__", WRITER);
     leave();
-    snprintf(path, sizeof path, FOLDER "/%s", own("__READ__", NUMBER));
-    asked(ZK_OPCODE_DELETE, path);
-    end();
+    asked(ZK_OPCODE_DELETE, path_of("__READ__"));
+    play_end();
 }
 END_TEST
 
 static void hold_as_writer(void)
 {
-    begin(HF_WRITE);
-    join_behind("__WRIT__", "__WRIT__", LONG);
-    no_word_yet(WRITER "-over");
-    answer_data(asked(ZK_OPCODE_GET, WRITER), "", 5);
-    peer_event(&peer, ZK_CREATED, WRITER "-over");
-    ck_assert_uint_eq(fake_expect_grant(&stage.host, &ticket), 77);
+    play_begin(HF_WRITE);
+    wait_behind("__WRIT__", "__WRIT__", WRITER);
+    become_first("__WRIT__", WRITER);
 }
 
-/* A reader stays, of a new node, and whoever is next is not in. */
-static void downgrade(struct hf_request *request)
+/* Asked of the store; the request to the server. */
+static int32_t downgrade_asked(struct hf_request *request)
 {
-    char reader[160];
     struct jute in;
     *request = fake_request(HF_DOWNGRADE, "jobs");
     request->ticket = &ticket;
@@ -247,183 +226,73 @@ static void downgrade(struct hf_request *request)
     jute_bool(&in);
     jute_int(&in);
     struct zk_text path = jute_text(&in);
-    snprintf(reader, sizeof reader, FOLDER "/%s", own("__READ__", NUMBER));
+    const char *reader = path_of("__READ__");
     ck_assert(path.len == strlen(reader) && memcmp(path.at, reader, path.len) == 0);
-    watch.now_ns += HF_NS_PER_S; /* the writer's node is not looked at any more */
-    ck_assert(peer_quiet(&peer, &stage));
-    answer_multi(xid, 1, -1, 0);
-    expect(FAKE_ANSWERED);
+    return xid;
 }
 
+static void put_result(struct peer_body *body, int32_t type)
+{
+    jute_put_int(&body->out, type);
+    jute_put_bool(&body->out, false);
+    jute_put_int(&body->out, 0);
+    if (type == ZK_OPCODE_CREATE)
+        jute_put_text(&body->out, "/x", 2);
+}
+
+static void answer_downgrade(int32_t xid)
+{
+    struct peer_body body;
+    body_begin(&body);
+    put_result(&body, ZK_OPCODE_CREATE);
+    put_result(&body, ZK_OPCODE_DELETE);
+    jute_put_int(&body.out, -1);
+    jute_put_bool(&body.out, true);
+    jute_put_int(&body.out, -1);
+    peer_reply_with(&peer, xid, 80, body.bytes, body_len(&body));
+}
+
+/* The end of the writer's node is told first, and is none of the hold. */
 START_TEST(a_writer_that_reads_on)
 {
-    char reader[160];
     struct hf_request request;
     hold_as_writer();
-    downgrade(&request);
+    int32_t xid = downgrade_asked(&request);
+    peer_event(&peer, ZK_DELETED, path_of("__WRIT__"));
+    ck_assert(peer_quiet(&peer, &stage));
+    answer_downgrade(xid);
+    expect(FAKE_ANSWERED);
     ck_assert(fake_quiet(&stage.host));
     leave();
-    snprintf(reader, sizeof reader, FOLDER "/%s", own("__READ__", NUMBER));
-    asked(ZK_OPCODE_DELETE, reader);
-    end();
+    asked(ZK_OPCODE_DELETE, path_of("__READ__"));
+    play_end();
 }
 END_TEST
 
-START_TEST(a_writer_that_writes_on)
+/* Meanwhile nobody can say whether it is held: the writer's node has gone, or has not.
+ * It is not asked for, and nothing is lost. */
+START_TEST(asked_while_it_turns)
 {
-    char path[160];
+    struct hf_request request;
     hold_as_writer();
-    leave();
-    struct jute in;
-    peer_expect(&peer, &stage, ZK_OPCODE_MULTI, &in);
-    snprintf(path, sizeof path, FOLDER "/%s-over", own("__WRIT__", NUMBER));
-    expect_op(&in, ZK_OPCODE_CREATE, path);
-    end();
-}
-END_TEST
-
-/* ---- Our own node ---------------------------------------------------------------- */
-
-/* Somebody deleted it while we waited, and we have not seen that. */
-START_TEST(a_grant_without_a_node)
-{
-    hold_in_long_queue();
+    int32_t xid = downgrade_asked(&request);
+    ck_assert_int_eq(fake_renew(&stage.host, &ticket, HF_RENEW), HF_RENEWAL_UNKNOWN);
+    ck_assert_int_eq(fake_renew(&stage.host, &ticket, HF_CHECK), HF_RENEWAL_UNKNOWN);
+    fake_interest(&stage.host, &ticket);
+    for (int i = 0; i < 2; i++) { /* a sync each: nothing is asked of the node */
+        struct jute in;
+        peer_expect(&peer, &stage, ZK_OPCODE_SYNC, &in);
+    }
     ck_assert(peer_quiet(&peer, &stage));
-    watch.now_ns += 60 * HF_NS_PER_MS;
-    peer_reply(&peer, asked(ZK_OPCODE_EXISTS, own_path(NUMBER)), 9, ZK_NONODE);
-    fake_expect_event(&stage.host, &ticket, HF_EVENT_LOST);
-    leave();
-    answer_multi(word_asked(), 2, 2, ZK_NONODE);
-    expect_left(HF_GONE);
-    end();
-}
-END_TEST
-
-START_TEST(a_grant_with_a_node)
-{
-    hold_in_long_queue();
-    watch.now_ns += 60 * HF_NS_PER_MS;
-    answer_stat(asked(ZK_OPCODE_EXISTS, own_path(NUMBER)), 77, PEER_SESSION);
-    watch.now_ns += 60 * HF_NS_PER_MS; /* once is enough */
-    ck_assert(peer_quiet(&peer, &stage));
+    answer_downgrade(xid);
+    expect(FAKE_ANSWERED);
+    asked(ZK_OPCODE_GET, path_of("__READ__"));
     ck_assert(fake_quiet(&stage.host));
-    end();
+    play_end();
 }
 END_TEST
 
-START_TEST(a_glance_without_an_answer)
-{
-    hold_in_long_queue();
-    watch.now_ns += 60 * HF_NS_PER_MS;
-    asked(ZK_OPCODE_EXISTS, own_path(NUMBER));
-    peer_hang_up(&peer);
-    come_back(PEER_SESSION);
-    peer_reply(&peer, asked(ZK_OPCODE_EXISTS, own_path(NUMBER)), 9, ZK_NONODE);
-    fake_expect_event(&stage.host, &ticket, HF_EVENT_LOST);
-    end();
-}
-END_TEST
-
-START_TEST(released_before_the_glance)
-{
-    hold_in_long_queue();
-    leave();
-    int32_t xid = word_asked();
-    watch.now_ns += 60 * HF_NS_PER_MS;
-    ck_assert(peer_quiet(&peer, &stage));
-    answer_multi(xid, 2, 2, ZK_NONODE);
-    expect_left(HF_GONE);
-    end();
-}
-END_TEST
-
-/* ---- Words that are refused, or lost --------------------------------------------- */
-
-START_TEST(a_word_that_is_refused)
-{
-    hold_in_long_queue();
-    leave();
-    answer_multi(word_asked(), 2, 0, ZK_NODEEXISTS);
-    int32_t xid = asked(ZK_OPCODE_DELETE, own_path(NUMBER));
-    ck_assert(fake_quiet(&stage.host));
-    peer_reply(&peer, xid, 81, 0);
-    expect_left(HF_WITHDRAWN);
-    end();
-}
-END_TEST
-
-START_TEST(a_word_that_may_have_been_said)
-{
-    hold_in_long_queue();
-    leave();
-    word_asked();
-    peer_hang_up(&peer);
-    expect_left(HF_WITHDRAWAL_UNKNOWN);
-    come_back(PEER_SESSION);
-    peer_reply(&peer, asked(ZK_OPCODE_DELETE, own_path(NUMBER)), 9, ZK_NONODE);
-    expect_left(HF_WITHDRAWN);
-    end();
-}
-END_TEST
-
-/* What was said meanwhile is told as an end, and that means a look. */
-START_TEST(a_word_that_was_missed)
-{
-    wait_in_long_queue();
-    peer_hang_up(&peer);
-    come_back(PEER_SESSION);
-    watches_set_again(AHEAD, NULL);
-    watches_set_again(NULL, WORD);
-    int32_t xid = asked(ZK_OPCODE_CHILDREN2, FOLDER);
-    peer_event(&peer, ZK_DELETED, AHEAD);
-    ck_assert(fake_quiet(&stage.host));
-    LIST(xid, own("lock-", NUMBER));
-    unwatched(WORD);
-    ck_assert_uint_eq(fake_expect_grant(&stage.host, &ticket), 77);
-    end();
-}
-END_TEST
-
-START_TEST(a_word_after_a_pause)
-{
-    wait_in_long_queue();
-    peer_hang_up(&peer);
-    come_back(PEER_SESSION);
-    watches_set_again(AHEAD, NULL);
-    watches_set_again(NULL, WORD);
-    list_others(asked(ZK_OPCODE_CHILDREN2, FOLDER), "lock-", "lock-", LONG);
-    ck_assert(peer_quiet(&peer, &stage)); /* both watches are there */
-    hear_the_word();
-    end();
-}
-END_TEST
-
-/* The session is over: nothing of the queue is believed. */
-START_TEST(a_word_of_a_former_session)
-{
-    wait_in_long_queue();
-    peer_hang_up(&peer);
-    come_back(0);
-    peer_accept(&peer, &stage);
-    peer_greet(&peer, OTHER_SESSION, PEER_SESSION_MS);
-    struct entry entry = entry_asked("lock-");
-    peer_event(&peer, ZK_CREATED, WORD);
-    ck_assert(fake_quiet(&stage.host));
-    answer_create(entry.create, "lock-", "0000000031", 99);
-    LIST(entry.list, own("lock-", "0000000031"));
-    ck_assert_uint_eq(fake_expect_grant(&stage.host, &ticket), 99);
-    leave();
-    asked(ZK_OPCODE_DELETE, own_path("0000000031"));
-    end();
-}
-END_TEST
-
-UNIT_MAIN("zk_turns", the_word_is_a_grant, a_queue_of_one_has_no_words,
-          a_word_to_one_who_watches_itself, a_word_to_one_who_was_deleted,
-          an_end_without_a_word, an_end_without_a_word_and_nobody_left,
-          who_is_next_needs_no_word, a_change_is_no_word, a_word_on_the_way,
-          a_node_of_that_name, a_waiter_gives_up, a_reader_hears_and_says_nothing,
-          a_writer_that_reads_on, a_writer_that_writes_on, a_grant_without_a_node,
-          a_grant_with_a_node, a_glance_without_an_answer, released_before_the_glance,
-          a_word_that_is_refused, a_word_that_may_have_been_said,
-          a_word_that_was_missed, a_word_after_a_pause, a_word_of_a_former_session)
+UNIT_MAIN("zk_turns", a_listing_is_a_grant, others_are_left, deleted_in_a_long_queue,
+          a_waiter_gives_up, an_end_that_was_missed, a_watch_that_lives_on,
+          an_end_told_to_another_session, a_reader_behind_writers,
+          a_writer_that_reads_on, asked_while_it_turns)

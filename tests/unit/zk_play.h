@@ -56,6 +56,6 @@ void answer_sync(int32_t xid);
 void come_back(int64_t session);
 
 void hold_it(void);     /* number 4, token 77 */
-void wait_for_it(void); /* behind a-lock-0000000003, which is watched, like our own */
+void wait_for_it(void); /* behind a-lock-0000000003, which is watched */
 
 #endif

@@ -24,7 +24,7 @@ struct lock {
     struct place place;
     bool trying;  /* not the first: leaves again, and then says busy */
     bool peeking; /* looks before it goes in */
-    bool turning; /* from a writer into a reader, and not known to be one */
+    /* stay.moving: from a writer into a reader, and not known to be one. */
     struct hf_request *request; /* that asked for it; NULL if it was forgotten */
     struct zoo_probe probe;
 };
@@ -71,22 +71,12 @@ static void lock_failed(struct keeper *me, struct place *place, const hf_error *
     stay_failed(me, place->stay, why);
 }
 
-/* Its node has gone: for whoever comes next. */
-static void note_alone(struct keeper *me, const struct place *place,
-                       enum hf_withdrawal answer)
-{
-    struct alone node = place_alone(me, place);
-    if (answer == HF_WITHDRAWN && node.number >= 0 && place->stay->ticket)
-        place->stay->ticket->hint = alone_note(&me->alone, &node);
-}
-
 static void lock_left(struct keeper *me, struct place *place, enum hf_withdrawal answer)
 {
     struct lock *lock = lock_with(place);
     struct stay *stay = &lock->stay;
     hf_error why;
     if (!lock->trying || stay->leaving) {
-        note_alone(me, place, answer);
         stay_left(me, stay, answer);
     } else if (answer == HF_WITHDRAWAL_UNKNOWN) {
         hf__fail_code(&why, HF_EUNCERTAIN);
@@ -139,7 +129,6 @@ static const struct place_user lock_user = {
     .failed = lock_failed,
     .left = lock_left,
     .check = lock_check,
-    .hands_over = true,
 };
 
 /* ---- Attempts -------------------------------------------------------------------- */
@@ -190,8 +179,6 @@ static void lock_start(struct keeper *me, struct lock *lock)
         peek(me, lock);
         return;
     }
-    lock->place.last.number = -1;
-    alone_find(&me->alone, ticket->hint, &lock->place.last);
     place_enter(me, &lock->place);
 }
 
@@ -216,9 +203,9 @@ static void lock_attempt(struct keeper *me, struct stay *stay)
 static void lock_withdraw(struct keeper *me, struct stay *stay)
 {
     struct lock *lock = lock_of(stay);
-    if (lock->turning) {
+    if (lock->stay.moving) {
         litter_add(me, lock->place.ahead, strlen(lock->place.ahead));
-        lock->turning = false;
+        lock->stay.moving = false;
     }
     place_leave(me, &lock->place);
 }
@@ -240,7 +227,7 @@ static void turned(struct keeper *me, struct lock *lock)
     memcpy(lock->place.path, lock->place.ahead, len + 1);
     lock->place.form = NODE_READ;
     lock->stay.kind = HF_READ;
-    lock->turning = false;
+    lock->stay.moving = false;
     turn_answer(me, lock, 0, NULL);
 }
 
@@ -260,21 +247,21 @@ static void turn_done(void *session, void *subject, uint64_t word,
     struct lock *lock = subject;
     hf_error error;
     lock->stay.calls--;
-    if (!lock->turning)
+    if (!lock->stay.moving)
         return; /* withdrawn meanwhile */
     int rc = zoo_reply_error(reply, why, &error);
     if (rc == 0 || (reply && reply->error == ZK_NODEEXISTS)) {
         turned(me, lock);
     } else if (is_gone(reply)) {
-        lock->turning = false;
+        lock->stay.moving = false;
         stay_lost(me, &lock->stay);
         rc = hf__fail_code(&error, HF_ELOST);
         turn_answer(me, lock, rc, &error);
     } else if (rc != HF_EUNCERTAIN) {
-        lock->turning = false;
+        lock->stay.moving = false;
         turn_answer(me, lock, rc, &error);
     }
-    if (lock->stay.held && !lock->turning)
+    if (lock->stay.held && !lock->stay.moving)
         interest_up(me, &lock->stay);
 }
 
@@ -323,11 +310,10 @@ void downgrade_ask(struct keeper *me, struct hf_request *request)
     lock->request = request;
     if (stay->kind == HF_READ) {
         turn_answer(me, lock, 0, NULL);
-    } else if (!lock->turning) {
+    } else if (!stay->moving) {
         watch_end(me, &stay->own); /* the end of that node is none of the hold */
-        place_keep(me, &lock->place);
         write_reader(me, lock);
-        lock->turning = true;
+        stay->moving = true;
         turn_send(me, lock);
     }
 }
@@ -348,7 +334,7 @@ static void lock_up(struct keeper *me, struct stay *stay, bool fresh)
 {
     (void)fresh;
     struct lock *lock = lock_of(stay);
-    if (lock->turning && !stay->calls)
+    if (lock->stay.moving && !stay->calls)
         turn_send(me, lock);
     if (lock->place.state != PLACE_IDLE)
         place_up(me, &lock->place);
@@ -364,10 +350,10 @@ static void lock_expired(struct keeper *me, struct stay *stay)
 {
     struct lock *lock = lock_of(stay);
     hf_error why;
-    lock->turning = lock->trying = false;
+    stay->moving = lock->trying = false;
     hf__fail_code(&why, HF_ELOST);
     turn_answer(me, lock, HF_ELOST, &why);
-    place_expired(me, &lock->place);
+    place_expired(&lock->place);
 }
 
 static void lock_done(struct keeper *me, struct stay *stay)

@@ -352,7 +352,7 @@ static void permit_up(struct keeper *me, struct stay *stay, bool fresh)
 static void permit_expired(struct keeper *me, struct stay *stay)
 {
     struct permit *permit = permit_of(stay);
-    place_expired(me, &permit->place);
+    place_expired(&permit->place);
     watch_void(&permit->watcher);
     zoo_probe_drop(me, &permit->probe);
     permit_turn(permit, PERMIT_NONE);

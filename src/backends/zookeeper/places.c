@@ -8,14 +8,8 @@
  *       |              UNKNOWN    WAITING       |
  *       +----------------- LEAVING <------------+
  *
- * Create and list go out in one flight, so that whoever is alone waits once. Who was
- * alone the last time does not even list (alone.h), unless it turns out that it is not
- * any more. Others
- * watch the one right before them and look again when it has gone; if that was the only
- * one before them, and nobody can have come between, they are in without looking.
- *
- * Who was in and leaves a long queue hands over: its delete goes out with a last word
- * that the next one watches for (turns.c). All others just delete their node.
+ * Create and list go out in one flight, so that a client without rivals waits once.
+ * Others watch the node right before theirs and list again when it has gone (turns.c).
  *
  * Every call carries the place's turn, and an answer of a former turn is dropped. A
  * create without an answer is looked for by its id, behind a sync, before another one
@@ -31,7 +25,6 @@
 #include "../../base/error.h"
 #include "../../base/mem.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* Of building parents, or clearing up, that come to nothing. Servers that remove empty
@@ -46,7 +39,6 @@ int place_init(struct place *place, struct stay *stay, const struct place_user *
 {
     size_t size = folder_len + 1 + NODE_ROOM;
     *place = (struct place){ .stay = stay, .user = user, .form = form };
-    place->last.number = -1;
     place->path = hf__alloc(2 * size);
     if (!place->path)
         return HF_ENOMEM;
@@ -56,24 +48,13 @@ int place_init(struct place *place, struct stay *stay, const struct place_user *
     return 0;
 }
 
-void glance_stop(struct keeper *me, struct place *place)
-{
-    place->blind = false;
-    if (place->glance.slot)
-        me->host->ops->stop_timer(me->host, &place->glance);
-}
-
 void place_done(struct keeper *me, struct place *place)
 {
     watch_end(me, &place->watcher);
-    watch_end(me, &place->self);
-    watch_end(me, &place->over);
-    glance_stop(me, place);
     if (place->calls)
         zk_forget(me->zk, place);
     hf__free(place->path);
-    hf__free(place->word);
-    place->path = place->word = NULL;
+    place->path = NULL;
 }
 
 /* ---- Ends ------------------------------------------------------------------------ */
@@ -136,8 +117,6 @@ static void delete_done(void *session, void *subject, uint64_t word,
         place_gone(me, place, HF_WITHDRAWN);
     } else if (reply && reply->error == ZK_NONODE) {
         place_gone(me, place, place->unsure ? HF_WITHDRAWN : HF_GONE);
-    } else if (reply && place->deep) {
-        delete_send(me, place); /* whatever was wrong with the word: none, then */
     } else {
         place->unsure |= !reply && why->code == HF_EUNCERTAIN;
         zoo_reply_error(reply, why, &error);
@@ -145,44 +124,14 @@ static void delete_done(void *session, void *subject, uint64_t word,
     }
 }
 
-/* With a last word to whoever is next, in one transaction. */
-static void hand_over(struct keeper *me, struct place *place)
-{
-    char word[PATH_SIZE];
-    size_t len = strlen(place->path);
-    memcpy(word, place->path, len);
-    memcpy(word + len, LAST_WORD, sizeof(LAST_WORD));
-    const struct zk_op ops[] = {
-        { .what = ZK_OP_CREATE, .path = word, .data = "", .mode = ZK_EPHEMERAL },
-        { .what = ZK_OP_DELETE, .path = word, .version = -1 },
-        { .what = ZK_OP_DELETE, .path = place->path, .version = -1 },
-    };
-    zk_multi(me->zk, ops, 3, delete_done, place, place->turn);
-}
-
-/* Who was not in has nothing to hand over; nor has a reader, which is not alone. What
- * is repeated is a mere delete: the word may have been said. */
 static void delete_send(struct keeper *me, struct place *place)
 {
-    place->deep &= place->state == PLACE_IN && place->form != NODE_READ;
     begin_turn(place, PLACE_LEAVING);
-    glance_stop(me, place);
     place->calls++;
     zk_gather(me->zk);
-    if (place->deep)
-        hand_over(me, place);
-    else
-        zk_delete(me->zk, place->path, -1, delete_done, place, place->turn);
+    zk_delete(me->zk, place->path, -1, delete_done, place, place->turn);
     watch_end(me, &place->watcher);
-    watch_end(me, &place->over);
-    watch_void(&place->self); /* fires with the delete */
     zk_flush(me->zk);
-}
-
-void place_keep(struct keeper *me, struct place *place)
-{
-    glance_stop(me, place);
-    place->deep = false;
 }
 
 void place_leave(struct keeper *me, struct place *place)
@@ -210,18 +159,12 @@ void place_leave(struct keeper *me, struct place *place)
 void place_forget(struct keeper *me, struct place *place)
 {
     watch_end(me, &place->watcher);
-    watch_end(me, &place->over);
-    watch_void(&place->self);
-    glance_stop(me, place);
     place_idle(place);
 }
 
-void place_expired(struct keeper *me, struct place *place)
+void place_expired(struct place *place)
 {
     watch_void(&place->watcher);
-    watch_void(&place->over);
-    watch_void(&place->self);
-    glance_stop(me, place);
     place_idle(place);
     place->verdict.code = 0;
     place->unsure = false;
@@ -241,41 +184,19 @@ static void parents_done(void *session, void *subject, uint64_t word,
         place->parents_error = reply->error;
 }
 
-/* -1 if it is below zero: such a node would be sorted before all others. */
-static int64_t own_number(struct keeper *me, const struct place *place)
+/* Below zero: such a node would be sorted before all others. */
+static bool has_wrapped(struct keeper *me, const struct place *place)
 {
     struct node node;
     node_place(&node, me->layout, node_name(place), strlen(node_name(place)));
-    if (node.form == NODE_OTHER || node.number[0] == '-')
-        return -1;
-    return strtoll(node.number, NULL, 10);
-}
-
-struct alone place_alone(struct keeper *me, const struct place *place)
-{
-    return (struct alone){ place->alone ? own_number(me, place) : -1, place->czxid };
-}
-
-/* The create is answered, and no listing is under way. */
-static void come_back(struct keeper *me, struct place *place, int64_t number,
-                      int64_t sent_ns)
-{
-    struct alone next = { number, place->czxid };
-    if (alone_again(&place->last, &next)) {
-        place->checked = place->alone = true;
-        place_in(me, place, sent_ns);
-    } else {
-        place->last.number = -1;
-        place_list(me, place);
-    }
+    return node.form == NODE_OTHER || node.number[0] == '-';
 }
 
 static void entered(struct keeper *me, struct place *place,
-                    const struct zk_reply *reply, int64_t sent_ns)
+                    const struct zk_reply *reply)
 {
     size_t room = NODE_ROOM + place->folder_len;
     hf_error why;
-    int64_t number;
     if (reply->path.len > room || reply->path.len <= place->folder_len + 1) {
         hf__fail(&why, HF_ECORRUPT, "the server's answer makes no sense");
         place->state = PLACE_UNKNOWN;
@@ -289,12 +210,10 @@ static void entered(struct keeper *me, struct place *place,
     place->rounds = 0;
     if (place->leave) {
         delete_send(me, place);
-    } else if ((number = own_number(me, place)) < 0) {
+    } else if (has_wrapped(me, place)) {
         hf__fail(&why, HF_EFULL,
                  "the numbers of this folder are used up: delete it when it is idle");
         place_refuse(me, place, &why);
-    } else if (place->last.number >= 0) {
-        come_back(me, place, number, sent_ns);
     }
 }
 
@@ -310,7 +229,6 @@ static void parents_missing(struct keeper *me, struct place *place)
         return;
     }
     place_idle(place);
-    place->last.number = -1;
     place_enter(me, place);
 }
 
@@ -319,13 +237,14 @@ static void create_done(void *session, void *subject, uint64_t word,
                         const struct zk_reply *reply, int64_t sent_ns,
                         const hf_error *why)
 {
+    (void)sent_ns;
     struct keeper *me = session;
     struct place *place = subject;
     hf_error error;
     if (!still_due(place, word))
         return;
     if (reply && reply->error == ZK_OK) {
-        entered(me, place, reply, sent_ns);
+        entered(me, place, reply);
     } else if (reply && reply->error == ZK_NONODE) {
         parents_missing(me, place);
     } else if (zoo_reply_error(reply, why, &error) == HF_EUNCERTAIN) {
@@ -354,21 +273,16 @@ static void enter_send(struct keeper *me, struct place *place)
     place->calls++;
     zk_create(me->zk, place->path, data, data_len, ZK_EPHEMERAL_SEQUENTIAL, create_done,
               place, place->turn);
-    if (place->last.number < 0) {
-        place->calls++;
-        zk_children(me->zk, folder_open(place), false, place_listed, place,
-                    place->turn);
-        folder_shut(place);
-    }
+    place->calls++;
+    zk_children(me->zk, folder_open(place), false, place_listed, place, place->turn);
+    folder_shut(place);
     zk_flush(me->zk);
 }
 
 void place_enter(struct keeper *me, struct place *place)
 {
     hf_error why;
-    place->leave = place->unsure = place->checked = place->sure = place->deep = false;
-    place->alone = false;
-    watch_void(&place->self);
+    place->leave = place->unsure = place->checked = false;
     place->parents_error = ZK_OK;
     if (!zk_is_up(me->zk)) {
         hf__fail(&why, HF_EUNREACHABLE, "there is no connection to ZooKeeper");
@@ -482,10 +396,6 @@ void place_up(struct keeper *me, struct place *place)
         break;
     case PLACE_LEAVING:
         delete_send(me, place);
-        break;
-    case PLACE_IN:
-        if (place->blind && !place->glance.slot)
-            place_glance(me, place);
         break;
     default:
         break;

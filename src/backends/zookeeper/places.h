@@ -55,14 +55,6 @@ static inline void folder_shut(struct place *place)
     place->path[place->folder_len] = '/';
 }
 
-/* The last word of whoever leaves a long queue: a node that comes and goes in one
- * transaction with the end of its own. Nobody ever lists it, only a watch sees it. */
-#define LAST_WORD "-over"
-
-/* Is our own node there? If not, the hold is lost. */
-void place_glance(struct keeper *me, struct place *place);
-void glance_stop(struct keeper *me, struct place *place); /* and no look is due */
-
 /* Something of ours is or may be on the server, and we are stuck; see place_up(). */
 void place_pause(struct keeper *me, struct place *place, const hf_error *why);
 

@@ -24,15 +24,6 @@ static bool is_family(enum layout layout, enum node_form one, enum node_form oth
     return layout == LAYOUT_KAZOO || (one == NODE_LOCK) == (other == NODE_LOCK);
 }
 
-/* A writer that turns into a reader has a new node of the same number, which is nobody
- * that its successor has seen; a reader does not mind. */
-static bool is_direct(enum layout layout, enum node_form form, enum node_form ahead)
-{
-    if (form == NODE_READ || ahead == NODE_READ)
-        return true;
-    return layout == LAYOUT_CURATOR && form == NODE_LOCK && ahead == NODE_LOCK;
-}
-
 struct walk {
     struct node own, lowest, nearest;
     bool any;
@@ -77,7 +68,6 @@ void queue_judge(struct queue_view *view, enum layout layout, enum node_form for
         node_place(&walk.own, layout, own, own_len);
     for (size_t i = 0; i < count; i++)
         look_at(view, &walk, layout, form, id, &names[i], i);
-    view->direct = view->blockers == 1 && is_direct(layout, form, walk.nearest.form);
     view->mismatch = walk.any && !is_family(layout, form, walk.lowest.form);
 }
 

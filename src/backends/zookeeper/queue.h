@@ -21,7 +21,6 @@ struct queue_view {
     size_t blockers; /* how many we wait for */
     size_t nearest;  /* index of the one to watch, NO_NODE if none */
     size_t extra;    /* another node with our id, NO_NODE if none */
-    bool direct;     /* nobody can come between: when `nearest` has gone, we are in */
     bool mismatch;   /* the folder belongs to another kind of lock */
 };
 

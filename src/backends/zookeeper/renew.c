@@ -107,18 +107,20 @@ static void batch_done(void *session, void *subject, uint64_t word,
 
 /* ---- Asking ---------------------------------------------------------------------- */
 
-/* Those that are not held are answered at once. */
+/* Those that are not held are answered at once. So are those that move to another node:
+ * the server may have carried that out, and would not find the one we know. */
 static void batch_sort(struct keeper *me, struct batch *batch)
 {
     for (uint32_t i = 0; i < batch->count; i++) {
         struct hf_ticket *ticket = batch->of[i].ticket;
         const struct stay *stay = ticket ? stay_of(ticket) : NULL;
-        if (stay && stay->held) {
+        if (stay && stay->held && !stay->moving) {
             batch->of[i].watched =
                 batch->mode == HF_RENEW && hf__linked(&stay->own.link);
         } else if (ticket) {
             batch->of[i].ticket = NULL;
-            tell(me, ticket, batch->mode, HF_RENEWAL_LOST, 0);
+            tell(me, ticket, batch->mode,
+                 stay && stay->held ? HF_RENEWAL_UNKNOWN : HF_RENEWAL_LOST, 0);
         }
     }
 }
@@ -195,7 +197,8 @@ static void own_done(void *session, void *subject, uint64_t word,
 
 void interest_up(struct keeper *me, struct stay *stay)
 {
-    if (!stay->interested || hf__linked(&stay->own.link) || !zk_is_up(me->zk))
+    if (!stay->interested || stay->moving || hf__linked(&stay->own.link) ||
+        !zk_is_up(me->zk))
         return;
     watch_set(me, &stay->own, stay->node, own_fired);
     stay->calls++;

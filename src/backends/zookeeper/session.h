@@ -21,7 +21,6 @@
 #define HF_ZOOKEEPER_SESSION_H
 
 #include "../../base/list.h"
-#include "alone.h"
 #include "details.h"
 #include "errands.h"
 #include "names.h"
@@ -43,10 +42,8 @@ struct keeper {
     struct hf_link watchers[WATCH_BUCKETS];
     struct hf_timer stall; /* something could not be sent though we are connected */
 
-    uint32_t words;         /* heard since the last end without one: turns.c */
     struct errands errands; /* of changes.c */
-    struct alone_table alone;
-    struct zoo_self self; /* for the data of our nodes: zoo_details_write() */
+    struct zoo_self self;   /* for the data of our nodes: zoo_details_write() */
 };
 
 /* ---- watch.c: who waits for which path ---------------------------------------------
@@ -107,6 +104,7 @@ struct stay {
     bool answered;   /* core has been told queued, or granted */
     bool over;       /* the hold was lost, to its lease or with the session */
     bool interested; /* core wants to hear at once */
+    bool moving;     /* another node takes the place of `node`: its end is no loss */
     uint64_t token;
     const char *node; /* path of the node that proves the hold; the kind's memory */
     int64_t ttl_ns, since_ns;
@@ -125,7 +123,7 @@ struct stay *stay_begin(struct keeper *me, struct hf_ticket *ticket, size_t size
 void stay_end(struct keeper *me, struct stay *stay);
 
 /* It is in: `node` proves it from here on. Tells core. Not for stays that leave.
- * since_ns: a moment before the request that proved it was sent; 0: an event did. */
+ * since_ns: a moment before the request that proved it was sent. */
 void stay_granted(struct keeper *me, struct stay *stay, const char *node,
                   uint64_t token, int64_t since_ns);
 void stay_grant_again(struct keeper *me, struct stay *stay);
@@ -160,7 +158,7 @@ static inline struct stay *stay_of(const struct hf_ticket *ticket)
 struct place;
 struct place_user {
     /* The first one in the queue (a reader: no writer before it). since_ns: a moment
-     * before the request that showed it; 0: an event did. */
+     * before the request that showed it. */
     void (*in)(struct keeper *me, struct place *place, int64_t since_ns);
     /* Others come first; told once per entry. */
     void (*queued)(struct keeper *me, struct place *place);
@@ -174,8 +172,6 @@ struct place_user {
      * place_refuse() comes later, or came. Locks of the wrong form have been refused
      * already. */
     bool (*check)(struct keeper *me, struct place *place, const struct zk_reply *reply);
-    /* Being in is all that a place is for: who leaves a long queue hands it over. */
-    bool hands_over;
 };
 
 enum place_state {
@@ -199,45 +195,32 @@ struct place {
     bool flying;    /* the answer of this turn is to come */
     bool checked;   /* the folder is of our kind */
     bool unsure;    /* a delete may have got there */
-    bool direct;    /* when the one ahead has gone, nobody is ahead */
-    bool sure;      /* our own node is watched, and was there */
-    bool deep;      /* came into a long queue: see turns.c; leaving: hands over */
-    bool blind;     /* in by the word of the one ahead, our own node not looked at */
-    bool alone;     /* in as the only child of the folder */
     uint8_t rounds; /* of making parents without success */
     int32_t parents_error;
     hf_error verdict; /* code 0, or why it has to leave */
-    uint32_t before;  /* so many were, at the last listing */
     uint32_t turn;    /* answers of former turns are of no interest */
     uint32_t calls;
-    int64_t czxid;     /* of our node: the token */
-    struct alone last; /* that was alone before us: set before place_enter() */
-    size_t folder_len; /* path[0 .. folder_len) is the folder */
-    char *path;        /* of our node, once it is known; room for NODE_ROOM */
-    char *ahead;       /* of the one that is watched; the same memory block */
-    char *word;        /* path of the last word of the one ahead; NULL: never deep */
-    struct watcher watcher, self, over; /* of the one ahead, our own node, the word */
-    struct hf_timer glance;             /* see turns.c */
+    int64_t czxid;          /* of our node: the token */
+    size_t folder_len;      /* path[0 .. folder_len) is the folder */
+    char *path;             /* of our node, once it is known; room for NODE_ROOM */
+    char *ahead;            /* of the one that is watched; the same memory block */
+    struct watcher watcher; /* of the one ahead */
 };
 
 /* `folder`: of the queue. 0 or HF_ENOMEM. */
 int place_init(struct place *place, struct stay *stay, const struct place_user *user,
                enum node_form form, const char *folder, size_t folder_len);
 void place_enter(struct keeper *me, struct place *place); /* from PLACE_IDLE */
-/* What is known of our node, for who comes next; number -1 if it was not alone. */
-struct alone place_alone(struct keeper *me, const struct place *place);
 /* Leaves; may be repeated. If the place is idle, `left` is told inside. */
 void place_leave(struct keeper *me, struct place *place);
 /* Looks (again) whose turn it is. */
 void place_list(struct keeper *me, struct place *place);
 /* The queue will not have us: leaves it, and then says `failed` with that. */
 void place_refuse(struct keeper *me, struct place *place, const hf_error *why);
-/* The node is about to be replaced: whoever comes next is not in when it has gone. */
-void place_keep(struct keeper *me, struct place *place);
 /* Our node is known to be gone (somebody's multi deleted it): idle, without a word. */
 void place_forget(struct keeper *me, struct place *place);
-void place_up(struct keeper *me, struct place *place);      /* same session: goes on */
-void place_expired(struct keeper *me, struct place *place); /* idle, without a word */
+void place_up(struct keeper *me, struct place *place); /* same session: goes on */
+void place_expired(struct place *place);               /* idle, without a word */
 void place_done(struct keeper *me, struct place *place);
 
 /* ---- replies.c: what several of them need ---------------------------------------- */

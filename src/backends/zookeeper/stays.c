@@ -107,7 +107,7 @@ void stay_granted(struct keeper *me, struct stay *stay, const char *node,
     stay->held = true;
     stay->node = node;
     stay->token = token;
-    stay->since_ns = since_ns ? since_ns : me->host->ops->now(me->host);
+    stay->since_ns = since_ns;
     stay->ttl_ns = stay_lease(me, stay, stay->ticket->ttl_ns, stay->since_ns);
     stay_grant_again(me, stay);
 }
