@@ -292,6 +292,34 @@ static void downgrade_beside_release(struct env *e)
     let_go(want_held(client, hf_write(LONG_NAME)));
 }
 
+/* The writer had to wait behind others before it had the lock. */
+static void downgrade_after_waiting(struct env *e)
+{
+    hf_client *clients[4];
+    hf_hold *hold = NULL;
+    hf_op *writers[3];
+    for (int i = 0; i < 4; i++)
+        clients[i] = client_open(e);
+    hold = want_held(clients[0], hf_write(THING));
+    for (int i = 0; i < 3; i++) {
+        writers[i] = want_begun(clients[i + 1], hf_write(THING));
+        EVENTUALLY(queued(e, clients[0], i + 1));
+    }
+    for (int i = 0; i < 3; i++) {
+        let_go(hold);
+        hold = op_held(writers[i]);
+    }
+    uint64_t token = hf_hold_token(hold, 0);
+    CHECK_RC(hf_hold_downgrade(hold, 0, NULL), 0);
+    CHECK_RC(hf_hold_verify(hold, NULL), 0);
+    CHECK_EQ(hf_hold_state(hold), HF_HELD);
+    CHECK_EQ(hf_hold_token(hold, 0), token);
+    let_go(want_held(clients[0], hf_read(THING)));
+    want_busy(clients[0], hf_write(THING));
+    let_go(hold);
+    let_go(want_held(clients[0], hf_write(THING)));
+}
+
 #define DOWN (HF_CAP_DOWNGRADE | HF_CAP_INSPECT)
 
 const struct scenario scenarios_rw[] = {
@@ -312,5 +340,6 @@ const struct scenario scenarios_rw[] = {
     { "downgrade-with-own-waiters", WRITE, DOWN, 0, downgrade_with_own_waiters },
     { "downgrade-beside-release", WRITE, DOWN | NEED_FAULT, 0,
       downgrade_beside_release },
+    { "downgrade-after-waiting", WRITE, DOWN, 0, downgrade_after_waiting },
     { NULL, 0, 0, 0, NULL },
 };
