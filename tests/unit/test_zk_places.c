@@ -372,6 +372,22 @@ START_TEST(a_lost_delete_is_repeated)
 }
 END_TEST
 
+/* It was not sent the first time: whoever deleted the node was another one. */
+START_TEST(deleted_while_we_were_away)
+{
+    play_begin(HF_MUTEX);
+    hold_it();
+    peer_hang_up(&peer);
+    fake_turn(&stage.host, 10000); /* until it is seen */
+    leave();
+    expect_left(HF_WITHDRAWAL_UNSENT);
+    come_back(PEER_SESSION);
+    peer_reply(&peer, asked(ZK_OPCODE_DELETE, own_path("0000000004")), 9, ZK_NONODE);
+    expect_left(HF_GONE);
+    play_end();
+}
+END_TEST
+
 START_TEST(deleted_by_somebody)
 {
     play_begin(HF_MUTEX);
@@ -491,6 +507,7 @@ UNIT_MAIN("zk_places", alone_waits_once, attempts_are_repeated,
           numbers_that_wrapped, another_kind_was_first, a_try_leaves_nothing,
           a_lost_create_is_found, a_lost_create_was_not_done, a_node_of_another_session,
           a_lost_create_is_withdrawn, forgotten_on_the_way, a_lost_delete_is_repeated,
-          deleted_by_somebody, a_waiter_that_was_deleted_comes_again,
-          a_second_node_of_ours_goes, a_waiter_looks_after_a_pause,
-          a_waiter_begins_anew, a_hold_ends_with_the_session, revocations_are_told)
+          deleted_while_we_were_away, deleted_by_somebody,
+          a_waiter_that_was_deleted_comes_again, a_second_node_of_ours_goes,
+          a_waiter_looks_after_a_pause, a_waiter_begins_anew,
+          a_hold_ends_with_the_session, revocations_are_told)

@@ -78,7 +78,7 @@ static void lock_left(struct keeper *me, struct place *place, enum hf_withdrawal
     hf_error why;
     if (!lock->trying || stay->leaving) {
         stay_left(me, stay, answer);
-    } else if (answer == HF_WITHDRAWAL_UNKNOWN) {
+    } else if (!zoo_has_left(answer)) {
         hf__fail_code(&why, HF_EUNCERTAIN);
         stay_failed(me, stay, &why);
     } else {

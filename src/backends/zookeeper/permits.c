@@ -48,7 +48,7 @@ void permit_pause(struct keeper *me, struct permit *permit, const hf_error *why)
         keeper_stall(me);
     copy.code = HF_EUNCERTAIN;
     if (permit->stay.leaving)
-        stay_left(me, &permit->stay, HF_WITHDRAWAL_UNKNOWN);
+        stay_left(me, &permit->stay, zoo_not_left(permit->unsure));
     else if (!permit->stay.answered)
         stay_failed(me, &permit->stay, &copy);
 }
@@ -93,7 +93,7 @@ static void place_left(struct keeper *me, struct place *place,
     struct permit *permit = permit_at(place);
     if (permit->stay.leaving)
         stay_left(me, &permit->stay, answer);
-    else if (answer != HF_WITHDRAWAL_UNKNOWN && permit->tried)
+    else if (zoo_has_left(answer) && permit->tried)
         stay_busy(me, &permit->stay);
 }
 

@@ -308,7 +308,7 @@ static void give_reply(void *session, void *subject, uint64_t word,
     if (permit->doubt) {
         if (zk_is_up(me->zk))
             keeper_stall(me);
-        stay_left(me, &permit->stay, HF_WITHDRAWAL_UNKNOWN);
+        stay_left(me, &permit->stay, zoo_not_left(permit->unsure));
         return;
     }
     permit_turn(permit, PERMIT_NONE);

@@ -96,7 +96,7 @@ void place_pause(struct keeper *me, struct place *place, const hf_error *why)
         keeper_stall(me);
     copy.code = HF_EUNCERTAIN;
     if (place->leave)
-        place->user->left(me, place, HF_WITHDRAWAL_UNKNOWN);
+        place->user->left(me, place, zoo_not_left(place->unsure));
     else if (!place->told)
         place->user->failed(me, place, &copy);
 }

@@ -132,6 +132,15 @@ void stay_queued(struct keeper *me, struct stay *stay); /* tells core, once */
  * nothing of it may be on the server, and `stay` is not to be touched any more. */
 void stay_failed(struct keeper *me, struct stay *stay, const hf_error *why);
 void stay_busy(struct keeper *me, struct stay *stay); /* tells core and ends it */
+/* No answer of the server's; `maybe`: it may have done what we asked. */
+static inline enum hf_withdrawal zoo_not_left(bool maybe)
+{
+    return maybe ? HF_WITHDRAWAL_UNKNOWN : HF_WITHDRAWAL_UNSENT;
+}
+static inline bool zoo_has_left(enum hf_withdrawal answer)
+{
+    return answer == HF_WITHDRAWN || answer == HF_GONE;
+}
 /* Tells core. HF_WITHDRAWN, HF_GONE end the stay: do not touch it any more. */
 void stay_left(struct keeper *me, struct stay *stay, enum hf_withdrawal answer);
 /* The node has gone (evicted, expired): tells core, once. The stay stays until it is

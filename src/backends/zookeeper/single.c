@@ -76,7 +76,7 @@ static void pause(struct keeper *me, struct single *single, const hf_error *why)
     if (zk_is_up(me->zk))
         keeper_stall(me);
     if (single->stay.leaving)
-        stay_left(me, &single->stay, HF_WITHDRAWAL_UNKNOWN);
+        stay_left(me, &single->stay, zoo_not_left(single->maybe));
     else if (!single->stay.answered)
         stay_failed(me, &single->stay, &copy);
 }

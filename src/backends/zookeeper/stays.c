@@ -139,7 +139,7 @@ void stay_busy(struct keeper *me, struct stay *stay)
 void stay_left(struct keeper *me, struct stay *stay, enum hf_withdrawal answer)
 {
     struct hf_ticket *ticket = stay->ticket;
-    if (answer == HF_WITHDRAWAL_UNKNOWN) {
+    if (!zoo_has_left(answer)) {
         if (ticket && stay->leaving)
             me->host->ops->withdrawn(me->host, ticket, answer);
         return;
