@@ -229,11 +229,13 @@ struct hf_host_ops {
 
 /* Given to open(). `program` names this client to others. `request_ns` is how long core
  * waits for an answer before it asks again or gives up: a store that waits for something
- * of its own should not give up much earlier. */
+ * of its own should not give up much earlier. `close_by_ns` is set before close(): a
+ * moment of now() until which it may wait for the store; at once if it has passed. */
 struct hf_host {
     const struct hf_host_ops *ops;
     const char *program;
     int64_t request_ns;
+    int64_t close_by_ns;
 };
 
 /* ---- The store ------------------------------------------------------------------ */
@@ -252,7 +254,7 @@ struct hf_backend {
     size_t session_size;
     int64_t default_ttl_ns; /* 0: holds end with the session, no lease unless asked */
 
-    /* Begins a session; may block for a moment, the only one that may. Sets `ret_caps`
+    /* Begins a session; may block for a moment, as close() may, and no other. Sets `ret_caps`
      * (enum hf_capability). After an error close() is called all the same, so it must
      * accept what is half built. */
     int (*open)(void *session, struct hf_host *host, const struct hf_url *url,

@@ -183,6 +183,12 @@ static void client_free(hf_client *client)
     hf__handle_retire(client);
 }
 
+/* By then the store has to be done with the end of the session, too. */
+static void close_begins(hf_client *client)
+{
+    client->host.close_by_ns = hf__now() + client->close_ns;
+}
+
 static int open_session(hf_client *client, const struct hf_url *url, hf_error *why)
 {
     const struct hf_backend *store = client->store;
@@ -192,6 +198,7 @@ static int open_session(hf_client *client, const struct hf_url *url, hf_error *w
         return hf__fail_code(why, rc);
     pthread_mutex_lock(&client->lock);
     rc = store->open(client->session, &client->host, url, &client->caps, why);
+    close_begins(client);
     if (rc != 0)
         store->close(client->session, false);
     pthread_mutex_unlock(&client->lock);
@@ -315,7 +322,7 @@ static void end_claims(hf_client *client)
     }
     hf__list_push_back(&client->ops, &op.all);
     if (--op.pending != 0 && hf__loop_ensure(&client->loop, NULL) == 0) {
-        hf__op_timer(&op, hf__now() + client->close_ns);
+        hf__op_timer(&op, client->host.close_by_ns);
         hf__op_await(&op, HF_NEVER);
     }
     hf__op_finish(&op, 0);
@@ -357,6 +364,7 @@ void hf__client_close(hf_client *handle)
     if (!hf__client_enter(handle, &rc, NULL))
         return;
     client->closing = true;
+    close_begins(client);
     end_ops(client);
     hf__settle(client);
     end_claims(client);

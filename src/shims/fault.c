@@ -228,6 +228,7 @@ static void fault_close(void *session, bool forked)
         return;
     if (!forked)
         s->outer->ops->stop_timer(s->outer, &s->timer);
+    s->host.close_by_ns = s->outer->close_by_ns;
     s->inner->close(s->inner_session, forked);
     for (HF_EACH_SAFE(link, &s->records))
         hf__fault_record_free(HF_CONTAINER(link, struct record, link));

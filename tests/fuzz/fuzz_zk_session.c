@@ -566,7 +566,9 @@ static struct zk_settings settings_of(uint8_t how)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    struct hf_host host = { &ops, "fuzz", INT64_C(5000000000) };
+    struct hf_host host = { .ops = &ops,
+                            .program = "fuzz",
+                            .request_ns = INT64_C(5000000000) };
     size_t live = hf__mem_live();
     hf_error why = { .code = 0 };
 

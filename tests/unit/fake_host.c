@@ -21,6 +21,7 @@
 #define PATIENCE_MS 10000
 #define TURN_MS 100
 #define REQUEST_NS INT64_C(5000000000)
+#define CLOSE_NS INT64_C(2000000000)
 
 static _Atomic uint64_t next_id = 1;
 
@@ -314,7 +315,9 @@ int fake_open_why(struct fake_host *fake, const struct hf_backend *store,
     memset(fake, 0, sizeof(*fake));
     if (rc < 0)
         return rc;
-    fake->host = (struct hf_host){ &ops, "fake", REQUEST_NS };
+    fake->host = (struct hf_host){ .ops = &ops,
+                                   .program = "fake",
+                                   .request_ns = REQUEST_NS };
     fake->store = store;
     fake->clock = clock;
     fake->thread = pthread_self();
@@ -339,6 +342,7 @@ static void close_session(struct fake_host *fake, bool forked)
 
     fake->thread = pthread_self();
     call_begin(fake);
+    fake->host.close_by_ns = fake->host.ops->now(&fake->host) + CLOSE_NS;
     fake->store->close(fake->session, forked);
     call_end(fake);
     ck_assert_uint_eq(fake->count, answers);
