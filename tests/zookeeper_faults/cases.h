@@ -28,6 +28,7 @@ extern const struct fault_case cut_cases[];      /* a follower without its leade
 extern const struct fault_case session_cases[];  /* sessions and processes end */
 extern const struct fault_case wire_cases[];     /* replies get lost */
 extern const struct fault_case herd_cases[];     /* a thousand waiters */
+extern const struct fault_case deadline_cases[]; /* calls end in time */
 
 /* The session that clients ask for; and how soon after the end of a fault a waiter has
  * the lock: the session, an election, two seconds. */

@@ -117,7 +117,8 @@ static int cases_follow(int first)
 int main(int argc, char **argv)
 {
     const struct fault_case *const groups[] = { ensemble_cases, cut_cases,
-                                                session_cases, wire_cases, herd_cases };
+                                                session_cases,  wire_cases,
+                                                herd_cases,     deadline_cases };
     const char *pick = argc > 1 ? argv[1] : NULL;
     for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++)
         for (const struct fault_case *one = groups[i]; one->name; one++)

@@ -23,7 +23,6 @@
 #include <string.h>
 
 #define DEFAULT_SESSION_MS 10000
-#define FAREWELL_NS (2 * HF_NS_PER_S)
 
 enum { HOSTS_SIZE = 1024, AUTH_SIZE = 2 * HF_SECRET_MAX };
 
@@ -234,7 +233,7 @@ static void keeper_close(void *session, bool forked)
     me->closing = true;
     if (me->zk && !forked) {
         zk_mute(me->zk);
-        zk_settle(me->zk, me->host->ops->now(me->host) + FAREWELL_NS);
+        zk_settle(me->zk, me->host->close_by_ns);
     }
     if (me->stall.slot)
         me->host->ops->stop_timer(me->host, &me->stall);

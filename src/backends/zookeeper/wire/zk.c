@@ -388,8 +388,7 @@ static void turn(struct zk *zk, int64_t deadline_ns)
 
 static int wait_until_up(struct zk *zk, hf_error *why)
 {
-    int64_t deadline =
-        zk_now(zk) + zk->settings.stream.connect_ns + zk->settings.request_ns;
+    int64_t deadline = zk_now(zk) + zk->settings.stream.connect_ns;
 
     zk->opening = true;
     connect_next(zk);
@@ -399,7 +398,7 @@ static int wait_until_up(struct zk *zk, hf_error *why)
     if (zk->state == ZK_STATE_UP)
         return 0;
     if (!zk->why.code)
-        hf__error_set(&zk->why, HF_EUNREACHABLE, "%s does not answer",
+        hf__error_set(&zk->why, HF_EUNREACHABLE, "%s does not answer in time",
                       hf__stream_peer(zk->stream));
     if (why)
         *why = zk->why;

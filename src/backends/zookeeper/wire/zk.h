@@ -91,7 +91,7 @@ struct zk_settings {
     const char *hosts;  /* "h1:2181,h2,[::1]:2183", or one address such as "::1" */
     const char *chroot; /* "" or "/some/path"; need not exist */
     /* All but the host. The port is for hosts without one, 2181 if it is 0; the time
-     * to connect is shared by all hosts. */
+     * to connect is shared by all hosts, and is all that zk_open() has. */
     struct hf_stream_settings stream;
     const char
         *auth; /* "user:password" of digest auth, "" for none; wiped at the end */
@@ -115,8 +115,8 @@ struct zk_user {
     void (*event)(void *session, enum zk_event_type type, const char *path, size_t len);
 };
 
-/* Tries all hosts, blocking, until a session is there; then it is up, fresh, and `up`
- * is not told. HF_EUNREACHABLE, HF_EREFUSED (auth), HF_EURL, HF_ENOMEM. */
+/* Tries all hosts, blocking, until a session is there or the time to connect is over;
+ * then it is up, fresh, and `up` is not told. HF_EUNREACHABLE, HF_EREFUSED (auth), HF_EURL, HF_ENOMEM. */
 int zk_open(struct hf_host *host, const struct zk_settings *settings,
             const struct zk_user *user, void *session, struct zk **ret_zk,
             hf_error *why);
