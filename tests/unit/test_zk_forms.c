@@ -127,6 +127,29 @@ START_TEST(data_of_strangers_is_the_host)
 }
 END_TEST
 
+/* Numbers of any size: none overflows, and none is taken for a smaller one. */
+START_TEST(numbers_without_end)
+{
+    static const char *const sizes[] = { "-9223372036854775808", "-1",
+                                         "9223372036854775807", "99999999999999999999",
+                                         "4294967296" };
+    struct zoo_self self = self_of("p");
+    struct zoo_details details;
+    char line[ZOO_DETAILS_SIZE];
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        int len = snprintf(line, sizeof(line),
+                           "holdfast permits=%s/%s ttl=%s since=%s:%s token=%s pid=%s",
+                           sizes[i], sizes[i], sizes[i], self.boot, sizes[i], sizes[i],
+                           sizes[i]);
+        zoo_details_read(&self, line, (size_t)len, INT64_MAX, &details);
+        ck_assert_uint_eq(details.permits, UINT32_MAX);
+        ck_assert_uint_eq(details.limit, UINT32_MAX);
+        ck_assert_int_eq(details.since_ms < 0, sizes[i][0] == '-');
+        ck_assert_int_eq(details.left_ms == HF_FOREVER, sizes[i][0] == '-');
+    }
+}
+END_TEST
+
 /* Whatever anybody writes there: it is read to its end and no further. */
 START_TEST(garbage_is_read_safely)
 {
@@ -329,7 +352,7 @@ END_TEST
 
 UNIT_MAIN("zk_forms", details_come_back, a_note_cannot_pose_as_another_field,
           longest_details_fit, times_of_another_machine_are_not_known,
-          data_of_strangers_is_the_host, garbage_is_read_safely,
+          data_of_strangers_is_the_host, numbers_without_end, garbage_is_read_safely,
           a_token_that_is_written_comes_back, kinds_do_not_mix, kazoo_locks_are_writers,
           our_nodes_sort_behind_numbers, leases_have_names_and_weights,
           kazoo_leases_have_names_and_weights, limits_come_back,

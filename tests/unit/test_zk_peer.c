@@ -86,6 +86,11 @@ START_TEST(greetings)
             "\0\0\0\0\0\0\x10\0\0\0\0\0\0\0\0\7\x7f\xff\xff\xff");
     OPEN_TO(HF_EUNREACHABLE, "gives no session",
             "\0\0\0\x14\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\7\0\0\0\0");
+    OPEN_TO(0, "", /* a session of 24 days, with the last number there is */
+            "\0\0\0\x18\0\0\0\0\x7f\xff\xff\xff\x7f\xff\xff\xff\xff\xff\xff\xff\0\0\0\4"
+            "pass");
+    OPEN_TO(HF_EUNREACHABLE, "gives no session",
+            "\0\0\0\x14\0\0\0\0\x80\0\0\0\x80\0\0\0\0\0\0\0\0\0\0\0");
     OPEN_TO(HF_EUNREACHABLE, "closed the connection", "");
     OPEN_TO(HF_EUNREACHABLE, "in time", "\0\0\0\x18");
     ck_assert_uint_eq(hf__mem_live(), live);

@@ -310,6 +310,34 @@ START_TEST(a_lost_create_was_not_done)
 }
 END_TEST
 
+/* It would be the token. What the server did is not known, so it is looked up. */
+START_TEST(a_transaction_that_is_none)
+{
+    const int64_t numbers[] = { -1, INT64_MIN, 0 };
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        play_begin(HF_MUTEX);
+        fake_attempt(&stage.host, &ticket);
+        struct entry entry = entry_asked("lock-");
+        answer_create(entry.create, "lock-", "0000000004", numbers[i]);
+        expect_failed(HF_EUNCERTAIN);
+        come_back(PEER_SESSION);
+        answer_sync(asked(ZK_OPCODE_SYNC, FOLDER));
+        LIST(asked(ZK_OPCODE_CHILDREN2, FOLDER), own("lock-", "0000000004"));
+        answer_stat(asked(ZK_OPCODE_EXISTS, own_path("0000000004")), numbers[i],
+                    PEER_SESSION);
+        expect_failed(HF_EUNCERTAIN);
+        come_back(PEER_SESSION);
+        answer_sync(asked(ZK_OPCODE_SYNC, FOLDER));
+        LIST(asked(ZK_OPCODE_CHILDREN2, FOLDER), "x");
+        entry = entry_asked("lock-");
+        answer_create(entry.create, "lock-", "0000000005", INT64_MAX);
+        LIST(entry.list, own("lock-", "0000000005"));
+        ck_assert_uint_eq(fake_expect_grant(&stage.host, &ticket), INT64_MAX);
+        play_end();
+    }
+}
+END_TEST
+
 /* The node of a session that is over, or will be: never ours. */
 START_TEST(a_node_of_another_session)
 {
@@ -505,7 +533,8 @@ UNIT_MAIN("zk_places", alone_waits_once, attempts_are_repeated,
           others_before_us_are_looked_at_again, a_writer_behind_a_writer_looks,
           data_that_we_may_not_read, parents_are_made, parents_that_are_refused,
           numbers_that_wrapped, another_kind_was_first, a_try_leaves_nothing,
-          a_lost_create_is_found, a_lost_create_was_not_done, a_node_of_another_session,
+          a_lost_create_is_found, a_lost_create_was_not_done,
+          a_transaction_that_is_none, a_node_of_another_session,
           a_lost_create_is_withdrawn, forgotten_on_the_way, a_lost_delete_is_repeated,
           deleted_while_we_were_away, deleted_by_somebody,
           a_waiter_that_was_deleted_comes_again, a_second_node_of_ours_goes,

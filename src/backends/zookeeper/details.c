@@ -158,6 +158,13 @@ static int kind_of(const char *line)
     return 0;
 }
 
+/* No more than there can be. */
+static uint32_t count_at(const char *text, char **ret_end)
+{
+    unsigned long long number = strtoull(text, ret_end, 10);
+    return number < UINT32_MAX ? (uint32_t)number : UINT32_MAX;
+}
+
 static void read_permits(const char *line, struct zoo_details *ret)
 {
     size_t len;
@@ -165,9 +172,9 @@ static void read_permits(const char *line, struct zoo_details *ret)
     const char *value = value_of(line, "permits", &len);
     if (!value)
         return;
-    ret->permits = (uint32_t)strtoul(value, &slash, 10);
+    ret->permits = count_at(value, &slash);
     if (*slash == '/')
-        ret->limit = (uint32_t)strtoul(slash + 1, NULL, 10);
+        ret->limit = count_at(slash + 1, &slash);
 }
 
 static void read_times(const struct zoo_self *self, const char *line, int64_t now_ns,
@@ -179,7 +186,10 @@ static void read_times(const struct zoo_self *self, const char *line, int64_t no
     ret->left_ms = ttl > 0 ? ttl : HF_FOREVER;
     if (!value || !boot || strncmp(value, self->boot, boot) != 0 || value[boot] != ':')
         return;
-    age = now_ns / HF_NS_PER_MS - strtoll(value + boot + 1, NULL, 10);
+    age = strtoll(value + boot + 1, NULL, 10);
+    if (age < 0)
+        return; /* no moment of our clock */
+    age = now_ns / HF_NS_PER_MS - age;
     ret->since_ms = age > 0 ? age : 0;
     if (ttl > 0 && ret->since_ms < ttl)
         ret->left_ms = ttl - ret->since_ms;

@@ -266,7 +266,9 @@ static void see_leases(struct sight *from, const struct zk_reply *reply,
     for (size_t i = 0; i < count; i++) {
         uint32_t weight = lease_weight(layout, line[i].name);
         if (sight && i > 0 && same_hold(&line[i - 1], &line[i])) {
-            sight->permits += weight;
+            sight->permits = weight < UINT32_MAX - sight->permits
+                                 ? sight->permits + weight
+                                 : UINT32_MAX;
             continue;
         }
         sight = child_add(from, SIGHT_NODE, line[i].name);

@@ -99,6 +99,9 @@ static int decode(struct zk *zk, const struct zk_call *call, struct jute *in,
         fine = path_strip(zk, &reply->path) || !call->done;
     else if (rc == 0 && call->opcode == ZK_OPCODE_MULTI)
         fine = multi_check(zk, call, reply);
+    /* Whoever asked takes the number of the transaction for a token. */
+    if (create || call->opcode == ZK_OPCODE_MULTI)
+        fine = fine && reply->zxid > 0;
     return fine ? rc : HF_EUNREACHABLE;
 }
 

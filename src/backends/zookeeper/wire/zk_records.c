@@ -78,6 +78,8 @@ struct zk_greeting zk_read_greeting(struct jute *in)
     return greeting;
 }
 
+/* Transactions are counted from 1 on. Only nodes that are older than all of them, such
+ * as the root, have a 0 there, and they are not ephemeral. */
 static void read_stat(struct jute *in, struct zk_stat *ret)
 {
     ret->czxid = jute_long(in);
@@ -91,6 +93,8 @@ static void read_stat(struct jute *in, struct zk_stat *ret)
     ret->data_length = jute_int(in);
     ret->num_children = jute_int(in);
     ret->pzxid = jute_long(in);
+    if (ret->czxid < 0 || (ret->czxid == 0 && ret->ephemeral_owner))
+        in->bad = true;
 }
 
 static int read_names(struct jute *in, struct zk_lists *lists, struct zk_reply *ret)
