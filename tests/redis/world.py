@@ -118,8 +118,10 @@ class World:
         self.timeout = (name if "{" in name else "{%s}" % name) + ":timeout"
 
     def derived(self, prefix):
-        tagged = self.name if "{" in self.name else "{%s}" % self.name
-        return f"{prefix}:{tagged}"
+        if "{" not in self.name:
+            return f"{prefix}:{{{self.name}}}"
+        colon = ":" if prefix.startswith("holdfast_") else ""
+        return f"{prefix}:{colon}{self.name}"
 
     def close(self):
         self.listener.close()

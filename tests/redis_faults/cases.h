@@ -26,6 +26,7 @@ extern const struct fault_case connection_cases[]; /* CLIENT KILL, SCRIPT FLUSH 
 extern const struct fault_case server_cases[];     /* stalls, restarts, lost data */
 extern const struct fault_case access_cases[];     /* passwords, ACLs, replicas */
 extern const struct fault_case wire_cases[];       /* a bad network in between */
+extern const struct fault_case name_cases[];       /* names like keys */
 
 /* ---- The case's world ------------------------------------------------------------ */
 

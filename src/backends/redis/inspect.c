@@ -266,24 +266,16 @@ static void scan(struct redis_session *me, struct survey *survey,
 static bool name_of_key(const struct survey *survey, const struct resp *key,
                         struct resp_arg *ret_name)
 {
-    static const char info[] = "holdfast_info:";
-    const char *text = key->text, *prefix = survey->request->name;
-    size_t len = key->len, skip = sizeof(info) - 1, plen = strlen(prefix);
-    if (!survey->hashes) {
-        if (len <= skip || memcmp(text, info, skip) != 0)
-            return false;
-        text += skip;
-        len -= skip;
-        if (len > 2 && text[0] == '{' && text[len - 1] == '}' &&
-            !memchr(text + 1, '{', len - 1)) {
-            text++;
-            len -= 2;
-        }
-    } else if (resp_begins(key, "holdfast_") || resp_begins(key, "redisson_")) {
+    const char *prefix = survey->request->name;
+    size_t plen = strlen(prefix);
+    *ret_name = (struct resp_arg){ key->text, key->len };
+    if (survey->hashes &&
+        (resp_begins(key, "holdfast_") || resp_begins(key, "redisson_")))
         return false;
-    }
-    *ret_name = (struct resp_arg){ text, len };
-    return len <= HF_NAME_MAX && len >= plen && memcmp(text, prefix, plen) == 0;
+    if (!survey->hashes && !key_names(key->text, key->len, ret_name))
+        return false;
+    return ret_name->len <= HF_NAME_MAX && ret_name->len >= plen &&
+           memcmp(ret_name->text, prefix, plen) == 0;
 }
 
 static void keep_names(struct survey *survey, const struct resp *nodes, size_t list)

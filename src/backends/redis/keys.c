@@ -1,33 +1,49 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Names of keys and channels. Pure.
+ * Names of keys and channels, and the names that are refused. Pure.
  *
  * A name that holds a '{' anywhere is taken to bring its own hash tag, as Redisson does
- * it. The channel of a latch is the one exception: it always gets braces.
+ * it: `prefix:name` instead of `prefix:{name}`. So Redisson derives the same keys from
+ * `x` and from `{x}`. Ours differ: where the name brings its tag a second colon stands
+ * before it (`holdfast_info::{x}`), which keeps it in the slot of the name. Of those
+ * that Redisson derives, `{x}` may share the token (a counter that only grows) and the
+ * channels (one more look) with `x`, and hold keys of readers have the owner in them;
+ * the queue of the fair lock and the permits cannot be told apart. There `{x}` is
+ * refused, and the scripts of other kinds get a key in place of it that nobody writes.
+ *
+ * And a name must not be a key of another name: see name_check().
  */
 #include "keys.h"
 
+#include "../../base/error.h"
 #include "../../base/text.h"
 
 #include <string.h>
 
+enum form { FORM_KEY, FORM_CHANNEL, FORM_OURS };
+
 static const struct {
+    enum form form;
     const char *before; /* with a colon between, or NULL */
     const char *after;
+    const char *wrapped; /* ours, where `{x}` would share it with `x`; or NULL */
 } parts[] = {
-    [KEY_NAME] = { NULL, NULL },
-    [KEY_TOKEN] = { "redisson_lock_token", NULL },
-    [KEY_INFO] = { "holdfast_info", NULL },
-    [KEY_QUEUE] = { "holdfast_queue", NULL },
-    [KEY_FAIR] = { "redisson_lock_queue", NULL },
-    [KEY_PATIENCE] = { "redisson_lock_timeout", NULL },
-    [KEY_CHANNEL] = { "redisson_lock__channel", NULL },
-    [KEY_RW] = { "redisson_rwlock", NULL },
-    [KEY_SC] = { "redisson_sc", NULL },
-    [KEY_PERMITS] = { "holdfast_permits", NULL },
-    [KEY_TIMEOUT] = { NULL, "timeout" },
-    [KEY_OPENED] = { "holdfast_opened", NULL },
+    [KEY_NAME] = { FORM_KEY, NULL, NULL, NULL },
+    [KEY_TOKEN] = { FORM_KEY, "redisson_lock_token", NULL, NULL },
+    [KEY_INFO] = { FORM_OURS, "holdfast_info", NULL, NULL },
+    [KEY_QUEUE] = { FORM_OURS, "holdfast_queue", NULL, NULL },
+    [KEY_FAIR] = { FORM_KEY, "redisson_lock_queue", NULL, "holdfast_fair" },
+    [KEY_PATIENCE] = { FORM_KEY, "redisson_lock_timeout", NULL, "holdfast_patience" },
+    [KEY_CHANNEL] = { FORM_CHANNEL, "redisson_lock__channel", NULL, NULL },
+    [KEY_RW] = { FORM_CHANNEL, "redisson_rwlock", NULL, NULL },
+    [KEY_SC] = { FORM_CHANNEL, "redisson_sc", NULL, NULL },
+    [KEY_PERMITS] = { FORM_OURS, "holdfast_permits", NULL, NULL },
+    [KEY_TIMEOUT] = { FORM_KEY, NULL, "timeout", "holdfast_timeout" },
+    [KEY_OPENED] = { FORM_OURS, "holdfast_opened", NULL, NULL },
+    [KEY_GATE] = { FORM_CHANNEL, NULL, NULL, NULL },
 };
+
+static const char done_prefix[] = "holdfast_done";
 
 static char *append(char *at, const char *text, size_t len)
 {
@@ -50,17 +66,39 @@ static bool has_tag(const char *name, size_t len)
     return memchr(name, '{', len) != NULL;
 }
 
+/* A key of ours: `prefix:{name}`, or `prefix::name` if the name has a tag. */
+static char *append_ours(char *at, const char *prefix, const char *name, size_t len)
+{
+    bool tag = has_tag(name, len);
+    at = append(at, prefix, strlen(prefix));
+    *at++ = ':';
+    if (tag)
+        *at++ = ':';
+    return append_name(at, name, len, !tag);
+}
+
+/* `{x}`, where x has no tag: the names that Redisson's keys do not tell from x. */
+static bool is_wrapped(const char *name, size_t len)
+{
+    return len >= 2 && name[0] == '{' && name[len - 1] == '}' &&
+           !has_tag(name + 1, len - 1);
+}
+
 size_t key_write(char *out, enum key_name which, const char *name, size_t len)
 {
     static const char gate[] = "redisson_countdownlatch__channel__";
     char *at = out;
     if (which == KEY_NAME)
         return (size_t)(append(at, name, len) - out);
-    if (which == KEY_GATE) {
+    if (which == KEY_GATE) { /* the one that always gets braces */
         at = append(at, gate, sizeof(gate) - 1);
         return (size_t)(append_name(at, name, len, true) - out);
     }
     const char *before = parts[which].before, *after = parts[which].after;
+    if (parts[which].form == FORM_OURS)
+        return (size_t)(append_ours(at, before, name, len) - out);
+    if (parts[which].wrapped && is_wrapped(name, len))
+        return (size_t)(append_ours(at, parts[which].wrapped, name, len) - out);
     if (before) {
         at = append(at, before, strlen(before));
         *at++ = ':';
@@ -71,6 +109,22 @@ size_t key_write(char *out, enum key_name which, const char *name, size_t len)
         at = append(at, after, strlen(after));
     }
     return (size_t)(at - out);
+}
+
+bool key_names(const char *key, size_t len, struct resp_arg *ret_name)
+{
+    const char *before = parts[KEY_INFO].before;
+    size_t skip = strlen(before) + 1;
+    if (len < skip + 2 || memcmp(key, before, skip - 1) != 0 || key[skip - 1] != ':')
+        return false;
+    key += skip;
+    len -= skip;
+    if (*key == ':') {
+        *ret_name = (struct resp_arg){ key + 1, len - 1 };
+        return has_tag(key + 1, len - 1);
+    }
+    *ret_name = (struct resp_arg){ key + 1, len - 2 };
+    return is_wrapped(key, len) && len > 2;
 }
 
 void keys_init(struct keys *keys)
@@ -98,15 +152,82 @@ void keys_fill(struct keys *keys, const enum key_name *list, const char *name,
 void keys_add_done(struct keys *keys, const char *name, size_t len,
                    const struct hf_id *id)
 {
-    static const char done[] = "holdfast_done:";
     struct resp_arg *key = &keys->key[keys->count++];
-    char *at = append(keys->at, done, sizeof(done) - 1);
-    at = append_name(at, name, len, !has_tag(name, len));
+    char *at = append_ours(keys->at, done_prefix, name, len);
     *at++ = ':';
     hf__hex_encode(id, sizeof(*id), at);
     at += 2 * sizeof(*id);
     *key = (struct resp_arg){ keys->at, (size_t)(at - keys->at) };
     keys->at = at;
+}
+
+/* ---- Names that are refused ------------------------------------------------------ */
+
+static bool begins(const char *name, size_t len, const char *prefix)
+{
+    size_t plen = strlen(prefix);
+    return len > plen && memcmp(name, prefix, plen) == 0 && name[plen] == ':';
+}
+
+/* The prefix that makes the name a key of another one, or NULL. */
+static const char *taken_prefix(const char *name, size_t len)
+{
+    static const char latch[] = "redisson_unlock_latch"; /* Redisson's own business */
+    for (size_t i = 0; i < KEY_END; i++) {
+        const char *before = parts[i].before, *wrapped = parts[i].wrapped;
+        if (before && parts[i].form != FORM_CHANNEL && begins(name, len, before))
+            return before;
+        if (wrapped && begins(name, len, wrapped))
+            return wrapped;
+    }
+    if (begins(name, len, done_prefix))
+        return done_prefix;
+    return begins(name, len, latch) ? latch : NULL;
+}
+
+static bool ends(const char *name, size_t len, const char *suffix, size_t *ret_rest)
+{
+    size_t slen = strlen(suffix);
+    *ret_rest = len - slen;
+    return len > slen && memcmp(name + len - slen, suffix, slen) == 0;
+}
+
+/* A key of the form `{x}:timeout` or `{x}:owner:rwlock_timeout:1`. */
+static const char *taken_suffix(const char *name, size_t len)
+{
+    size_t rest, digits = len;
+    if (ends(name, len, ":timeout", &rest) && has_tag(name, rest))
+        return ":timeout";
+    while (digits > 0 && name[digits - 1] >= '0' && name[digits - 1] <= '9')
+        digits--;
+    if (digits < len && ends(name, digits, ":rwlock_timeout:", &rest) &&
+        has_tag(name, rest))
+        return ":rwlock_timeout:n";
+    return NULL;
+}
+
+int name_check(enum redis_layout layout, int kind, const char *name, size_t len,
+               hf_error *why)
+{
+    const char *prefix = taken_prefix(name, len);
+    if (prefix)
+        return hf__fail(why, HF_EINVAL,
+                        "a name that begins with '%s:' is a key of another lock",
+                        prefix);
+    if (layout == LAYOUT_SIMPLE)
+        return 0;
+    const char *suffix = taken_suffix(name, len);
+    if (suffix)
+        return hf__fail(why, HF_EINVAL,
+                        "a name with a '{' that ends with '%s' is a key of another "
+                        "lock",
+                        suffix);
+    if ((kind == HF_FAIR || kind == HF_EXPIRING) && is_wrapped(name, len))
+        return hf__fail(why, HF_EINVAL,
+                        "a name in braces shares the %s with the name without them; "
+                        "add to it outside of the braces",
+                        kind == HF_FAIR ? "queue of a fair lock" : "expiring permits");
+    return 0;
 }
 
 /* ---- Owners ---------------------------------------------------------------------- */

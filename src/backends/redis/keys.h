@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The names of keys and channels, as Redisson derives them from the name of a lock:
- * `prefix:{name}` or `{name}:suffix`, and without the braces of ours where the name
- * brings its own. docs/backends/redis.md lists them all.
+ * `prefix:{name}` or `{name}:suffix`, and without our braces where the name brings its
+ * own; keys that only holdfast has then get a second colon. docs/backends/redis.md lists
+ * them all.
  */
 #ifndef HF_REDIS_KEYS_H
 #define HF_REDIS_KEYS_H
@@ -46,11 +47,19 @@ void keys_fill(struct keys *keys, const enum key_name *list, const char *name,
 /* `which` of `name`, written to `out` (KEY_SIZE bytes are enough). */
 size_t key_write(char *out, enum key_name which, const char *name, size_t len);
 
+/* The name whose INFO key this is; false if it is none. */
+bool key_names(const char *key, size_t len, struct resp_arg *ret_name);
+
 /* holdfast_done:{name}:<hex of id>: a change that was made under this id. */
 void keys_add_done(struct keys *keys, const char *name, size_t len,
                    const struct hf_id *id);
 
 enum redis_layout { LAYOUT_REDISSON, LAYOUT_SIMPLE };
+
+/* Whether a lock of this kind (0: none in particular) may have the name: HF_EINVAL if it
+ * would be a key of another name, or could not be told from another name's. */
+int name_check(enum redis_layout layout, int kind, const char *name, size_t len,
+               hf_error *why);
 
 /* The owner of a ticket: as Redisson writes owners (a UUID, a colon, a thread), or the
  * value of a simple lock, 32 hex digits. Written to `out`, and its length. */

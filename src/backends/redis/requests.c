@@ -211,6 +211,15 @@ static void ask_count(struct redis_session *me, struct hf_request *request)
     link_call(me->link, args, 2, ask_reply, request, 0);
 }
 
+static int check_name(const struct redis_session *me, const struct hf_request *request,
+                      hf_error *why)
+{
+    int kind = request->ticket ? request->ticket->kind : 0;
+    if (request->verb == HF_DIAGNOSE || request->prefix)
+        return 0;
+    return name_check(me->layout, kind, request->name, request->name_len, why);
+}
+
 void redis_ask(void *session, struct hf_request *request)
 {
     struct redis_session *me = session;
@@ -218,6 +227,11 @@ void redis_ask(void *session, struct hf_request *request)
     struct keys keys;
     struct args args;
     char owners[2][OWNER_SIZE];
+    hf_error why;
+    if (check_name(me, request, &why) != 0) {
+        me->host->ops->answered(me->host, request, why.code, &why);
+        return;
+    }
     if (request->verb == HF_INSPECT) {
         redis_inspect(me, request);
         return;

@@ -306,6 +306,10 @@ void redis_attempt(void *session, struct hf_ticket *ticket)
     struct args args;
     char owner[OWNER_SIZE];
     hf_error why;
+    if (name_check(me->layout, ticket->kind, ticket->name, ticket->name_len, &why)) {
+        me->host->ops->failed(me->host, ticket, &why);
+        return;
+    }
     if (!me->scripts) {
         plain_attempt(me, ticket);
         return;
