@@ -96,37 +96,63 @@ def case_revoke(w):
     assert w.revoke() == 1
 
 
+def lease(w, keys, kind, number):
+    """What is left of the hold's own lease on the server."""
+    if kind == "r":
+        return w.redis("PTTL", w.reader_key(number))
+    if kind in "pe":
+        member = raw(number) if kind == "e" else owner(number)
+        return int(w.redis("ZSCORE", keys[-1], member) or 0) - w.ms()
+    return w.redis("PTTL", w.name)
+
+
 def adopt(w, keys, kind, take, leave):
     token, span = take(1)[1:3]
-    assert w.adopt(keys, 9, 2, kind) is None
-    for _ in range(2):  # the second is a repeat
-        reply = w.adopt(keys, 1, 2, kind)
-        assert reply[:3] == [token, span, 40000], reply
+    assert span == 4 and w.adopt(keys, 9, 2, kind, token) is None
+    for wrong in (token - 1, token + 4, 0, -1, 2**63 - 1, -(2**63)):
+        assert w.adopt(keys, 1, 2, kind, wrong) is None, wrong
+    assert w.adopt(keys, 1, 2, kind, token + 2)[:3] == [token + 2, 1, 40000]
     who = owner(1) if kind != "s" else "%032x" % 1
     assert w.heard() == [("holdfast:1", "l 1 " + who)]
     assert w.redis("HEXISTS", w.info, who) == 0
-    if kind in "rwmfs":
-        assert w.redis("PTTL", w.name) > 39000 and w.redis("PTTL", w.info) > 39000
-    if kind == "r":
-        assert w.redis("PTTL", w.reader_key(2)) > 39000
-    if kind in "pe":
-        zset = keys[-1]
-        assert int(w.redis("ZRANGE", zset, 0, -1, "WITHSCORES")[1]) > w.ms() + 39000
-    assert leave(1) == 0 and take(2)[:2] == [1, token]
+    # A repeat gives the lease anew that it tells of, under the same token.
+    assert lease(w, keys, kind, 2) > 39000
+    assert w.adopt(keys, 1, 2, kind, token + 2, ttl=90000)[:3] == [token + 2, 1, 90000]
+    assert lease(w, keys, kind, 2) > 89000 and w.heard() == []
+    assert kind in "pe" or w.redis("PTTL", w.info) > 89000
+    assert w.adopt(keys, 1, 2, kind, token + 1) is None
+    assert leave(1) == 0 and take(2)[:3] == [1, token + 2, 1]
     assert w.redis("HLEN", w.info) >= 1 and leave(2) == 1 and w.keys() == [], w.keys()
+    adopt_of_lost(w, keys, kind, take)
+
+
+def adopt_of_lost(w, keys, kind, take):
+    """A repeat after the hold is gone says so, whatever INFO remembers."""
+    token = take(1)[1]
+    w.adopt(keys, 1, 2, kind, token)
+    if kind == "r":
+        w.redis("DEL", w.reader_key(2))
+    elif kind in "pe":
+        w.redis("DEL", keys[-1])
+    else:
+        w.redis("DEL", w.name)
+    assert w.adopt(keys, 1, 2, kind, token) is None and w.heard() != []
+    if kind in "mfws":
+        assert w.redis("EXISTS", w.name) == 0
+    w.redis("FLUSHALL")
 
 
 def case_adopt(w):
     for kind in "mf":
-        adopt(w, w.mutex_keys(), kind, lambda n: w.take(n, kind),
+        adopt(w, w.mutex_keys(), kind, lambda n: w.take(n, kind, reserve=4),
               lambda n: w.leave(n, kind))
     for kind in "rw":
-        adopt(w, w.rw_keys(), kind, lambda n: w.take_rw(n, kind),
+        adopt(w, w.rw_keys(), kind, lambda n: w.take_rw(n, kind, reserve=4),
               lambda n: w.leave_rw(n, kind))
     for kind in "pe":
-        adopt(w, w.count_keys(kind), kind, lambda n: w.take_count(n, kind),
+        adopt(w, w.count_keys(kind), kind, lambda n: w.take_count(n, kind, reserve=4),
               lambda n: w.leave_count(n, kind))
-    adopt(w, w.rw_keys()[:4], "s", w.simple_take, w.simple_leave)
+    adopt(w, w.rw_keys()[:4], "s", lambda n: w.simple_take(n, reserve=4), w.simple_leave)
 
 
 def rows(w):

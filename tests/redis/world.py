@@ -228,12 +228,12 @@ class World:
     def revoke(self, token=0):
         return self.run("revoke", [self.name, self.info], token)
 
-    def adopt(self, keys, old, new, kind, ttl=40000):
+    def adopt(self, keys, old, new, kind, token, ttl=40000):
         words = self.words(new, ttl, 1, "", kind)
         before = owner(old)
         if kind == "s":
             before, words[0] = "%032x" % old, "%032x" % new
-        return self.run("adopt", keys, before, *words, 1, 3)
+        return self.run("adopt", keys, before, token, *words, 1, 3)
 
     def inspect(self):
         return self.run("inspect", [self.name, self.info, self.queue, self.fair,

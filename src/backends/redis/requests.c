@@ -183,6 +183,7 @@ static void add_arguments(struct args *args, const struct redis_session *me,
     switch (request->verb) {
     case HF_ADOPT:
         args_text(args, owners[0], owner_write(owners[0], me->layout, &request->other));
+        args_number(args, (int64_t)request->number);
         args_take(args, me, ticket, request->store[0], owners[1]);
         break;
     case HF_DOWNGRADE:

@@ -1,58 +1,70 @@
 -- SPDX-License-Identifier: MIT
 -- uses: base, names
--- Moves a hold to a new owner, token and all. The old one is told that it lost it.
+-- Moves a hold to a new owner under one token of its block. The old owner is told that
+-- it lost it. Asked again, it looks whether the new owner still holds, and gives it a
+-- fresh lease.
 --
 -- KEYS  as the kind's take
--- ARGV  old owner, then as the kind's take: owner, ttl ms, reserve, inbox, slot,
+-- ARGV  old owner, token, then as the kind's take: owner, ttl ms, reserve, inbox, slot,
 --       details, flags, kind (s: layout simple)
--- reply {token, span, ttl ms, server ms}, or nil if the old owner does not hold it
+-- reply {token, span, ttl ms, server ms}, or nil if the old owner does not hold it, or
+--       not under that token
 
 K.name, K.info, K.zset = KEYS[1], KEYS[3], KEYS[6]
-local old, new, ttl, _, inbox, slot, details, _, kind = unpack(ARGV)
+local old, token, new, ttl, _, inbox, slot, details, _, kind = unpack(ARGV)
 
--- Each moves the hold: true if there was one.
+-- Each moves a hold from one owner to another, or to itself, with a new lease: true if
+-- there was one. The lease comes first: if the server refuses that (an ACL), nothing
+-- was moved, and at no time is there a lock without one.
 local move = {}
 
-function move.m()
-    if redis.pcall('HDEL', K.name, old) ~= 1 then
+function move.m(from, to)
+    if redis.pcall('HEXISTS', K.name, from) ~= 1 then
         return false
     end
-    call('HSET', K.name, new, 1)
     call('PEXPIRE', K.name, ttl)
-    call('HSET', K.info, '#last', new)
+    call('HSET', K.name, to, 1)
+    if from ~= to then
+        call('HDEL', K.name, from)
+        call('HSET', K.info, '#last', to)
+    end
     return true
 end
 
 move.f = move.m
 
-function move.s()
-    if redis.pcall('GET', K.name) ~= old then
+function move.s(from, to)
+    if redis.pcall('GET', K.name) ~= from then
         return false
     end
-    call('SET', K.name, new, 'PX', ttl)
+    call('SET', K.name, to, 'PX', ttl)
     return true
 end
 
--- The new field first: a hash without fields would be gone, and its TTL with it.
-function move.w()
-    if redis.pcall('HEXISTS', K.name, old .. ':write') ~= 1 then
+function move.w(from, to)
+    if redis.pcall('HEXISTS', K.name, from .. ':write') ~= 1 then
         return false
     end
-    call('HSET', K.name, new .. ':write', 1)
-    call('HDEL', K.name, old .. ':write')
     keep(K.name, ttl)
+    call('HSET', K.name, to .. ':write', 1)
+    if from ~= to then
+        call('HDEL', K.name, from .. ':write')
+    end
     return true
 end
 
-function move.r()
-    if redis.pcall('HEXISTS', K.name, old) ~= 1
-        or call('DEL', reader_key(old)) == 0 then
+function move.r(from, to)
+    if redis.pcall('HEXISTS', K.name, from) ~= 1
+        or call('EXISTS', reader_key(from)) == 0 then
         return false
     end
-    call('HSET', K.name, new, 1)
-    call('HDEL', K.name, old)
-    call('SET', reader_key(new), 1, 'PX', ttl)
     keep(K.name, ttl)
+    call('SET', reader_key(to), 1, 'PX', ttl)
+    call('HSET', K.name, to, 1)
+    if from ~= to then
+        call('HDEL', K.name, from)
+        call('DEL', reader_key(from))
+    end
     return true
 end
 
@@ -61,33 +73,39 @@ local function move_permit(from, to)
     if type(score) ~= 'string' or tonumber(score) <= now then
         return false
     end
-    call('ZREM', K.zset, from)
-    call('ZADD', K.zset, text(now + ttl), to)
+    call('ZADD', K.zset, text(now + ttl), from)
+    if from ~= to then
+        call('ZREM', K.zset, from)
+        call('ZADD', K.zset, text(now + ttl), to)
+    end
     return true
 end
 
-function move.p()
-    return move_permit(old, new)
-end
+move.p = move_permit
 
-function move.e()
-    return move_permit(permit_id(old), permit_id(new))
+function move.e(from, to)
+    return move_permit(permit_id(from), permit_id(to))
 end
 
 clock()
-local done = record_read(call('HGET', K.info, new))
-if done and done.state == 'h' then
-    return { tonumber(done.token), tonumber(done.span), tonumber(done.ttl), now }
+local r = record_read(call('HGET', K.info, new))
+local from = r and r.state == 'h' and new or old
+if from == old then
+    r = record_read(call('HGET', K.info, old))
 end
-local r = record_read(call('HGET', K.info, old))
-if not r or r.state ~= 'h' or not move[kind]() then
+local number, first = tonumber(token), r and tonumber(r.token)
+if not r or r.state ~= 'h' or number < first or number >= first + tonumber(r.span)
+    or not move[kind](from, new) then
     return false
 end
-push(r, 'l', old)
-call('HDEL', K.info, old)
-r.ttl, r.inbox, r.slot, r.details = ttl, inbox, slot, details
+if from == old then
+    push(r, 'l', old)
+    call('HDEL', K.info, old)
+end
+r.token, r.span, r.ttl = token, '1', ttl
+r.inbox, r.slot, r.details = inbox, slot, details
 call('HSET', K.info, new, record_write(r))
 if kind ~= 'p' and kind ~= 'e' then
     keep(K.info, ttl)
 end
-return { tonumber(r.token), tonumber(r.span), tonumber(r.ttl), now }
+return { number, 1, tonumber(ttl), now }
