@@ -11,7 +11,7 @@ def free(w):
 
 def case_take_and_leave(w):
     reply = w.take_count(1, permits=2, reserve=3)
-    calls(w, 16)
+    calls(w, 23)
     assert reply[0] == 1 and reply[2:4] == [3, 30000] and free(w) == "1"
     assert abs(int(w.redis("ZSCORE", w.permits, owner(1))) - w.ms() - 30000) < 1000
     assert w.record(1)[:3] == ["h", "p", "2"]
@@ -216,3 +216,127 @@ def case_expiring_beside_redisson(w):
     w.leave_count(1, "e")
     w.leave_count(2, "e")
     assert free(w) == "1" and w.keys() == sorted([w.name, w.timeout])
+
+
+def java_reclaims(w):
+    """What Redisson does with expired permits before it takes one."""
+    late = w.redis("ZRANGEBYSCORE", w.timeout, 0, w.ms())
+    for member in late:
+        w.redis("ZREM", w.timeout, member)
+        w.redis("INCRBY", w.name, 1)
+
+
+def dead(w):
+    return [number for number in range(10, 30) if w.record(number)]
+
+
+def case_expired_and_taken_over_by_redisson(w):
+    """Records of the dead go when Redisson has taken their permits back."""
+    w.take_count(1, "e", limit=3)
+    for number in range(10, 20):
+        assert w.take_count(number, "e", limit=3, ttl=1)[0] == 1
+        w.pass_time(2)
+        java_reclaims(w)
+    assert w.take_count(2, "e", limit=3)[0] == 1
+    assert dead(w) == [] and w.redis("HGET", w.info, "#held") == "2"
+    assert w.take_count(3, "e", limit=3)[0] == 1
+    assert w.take_count(4, "e", limit=3)[2:4] == [0, 0]
+    for number in (1, 2, 3, 4):
+        assert w.leave_count(number, "e") == 1
+    assert w.keys() == []
+
+
+def case_made_again_over_the_dead(w):
+    """A counter that was deleted starts with what is not held by the living."""
+    for kind in "pe":
+        w.take_count(1, kind, limit=3)
+        for number in (10, 11):
+            w.take_count(number, kind, limit=3, ttl=1)
+        w.pass_time(2)
+        if kind == "e":
+            java_reclaims(w)
+        w.redis("DEL", w.name)
+        assert w.take_count(2, kind, limit=3)[0] == 1 and free(w) == "1", free(w)
+        assert dead(w) == [] and w.redis("HGET", w.info, "#held") == "2"
+        for number in (1, 2):
+            assert w.leave_count(number, kind) == 1
+        assert w.keys() == []
+
+
+def case_deleted_by_redisson_and_made_again(w):
+    """Redisson deletes an expiring semaphore with its permits; the holders are lost."""
+    for number in (10, 11, 12):
+        w.take_count(number, "e", limit=3)
+    w.redis("DEL", w.name, w.timeout)
+    for number in (1, 2, 3):
+        assert w.take_count(number, "e", limit=3)[0] == 1
+    assert free(w) == "0" and dead(w) == []
+    for number in (1, 2, 3):
+        w.leave_count(number, "e")
+    assert w.keys() == []
+
+
+DAY = 86400000
+
+
+def lives(w, *keys):
+    return [w.redis("PTTL", key) for key in keys]
+
+
+def case_keys_outlive_the_last_lease_only(w):
+    """Killed holders and waiters: all that is left of a counter of ours goes, at once."""
+    for kind in "pe":
+        keys = w.name, w.info, w.permits if kind == "p" else w.timeout
+        w.take_count(1, kind, limit=1, ttl=30000)
+        assert max(lives(w, *keys)) - min(lives(w, *keys)) < 1000
+        assert all(DAY < ttl <= DAY + 30000 for ttl in lives(w, *keys)), lives(w, *keys)
+        w.take_count(2, kind, limit=1, ttl=2 * DAY)  # raised by a longer one, not lowered
+        assert all(2 * DAY < ttl for ttl in lives(w, *keys))
+        w.take_count(3, kind, limit=1, ttl=1000)
+        w.renew((kind, 1, 1000))
+        assert all(2 * DAY < ttl for ttl in lives(w, *keys))
+        w.renew((kind, 1, 5 * DAY))
+        assert all(5 * DAY < ttl for ttl in lives(w, *keys))
+        w.leave_count(1, kind)
+        assert all(2 * DAY < ttl for ttl in lives(w, *keys))
+        w.leave_count(2, kind)
+        w.leave_count(3, kind)
+        assert w.keys() == []
+
+
+def case_keys_stay_for_a_permit_without_lease(w):
+    """Redisson's semaphore has no leases: what counts its permits must not expire."""
+    keys = w.name, w.info, w.permits
+    w.take_count(1)
+    assert -1 not in lives(w, *keys)
+    w.redis("DECRBY", w.name, 1)
+    w.take_count(2)
+    assert set(lives(w, *keys)) == {-1}
+    w.redis("INCRBY", w.name, 1)
+    w.take_count(1)
+    assert -1 not in lives(w, *keys)
+    w.redis("DECRBY", w.name, 1)
+    w.take_count(3)
+    assert w.leave_count(1) == 1 and set(lives(w, *keys)) == {-1}
+
+
+def case_counter_of_redisson(w):
+    """INFO of an expiring semaphore goes with its leases; permits without a lease on
+    Redisson's side stay with what gives them back."""
+    w.redis("SET", w.name, 3)
+    w.take_count(1, "e", ttl=30000)
+    assert lives(w, w.name, w.timeout) == [-1, -1]
+    assert 30000 < w.redis("PTTL", w.info) <= 150000
+    w.renew(("e", 1, 500000))
+    assert w.redis("PTTL", w.info) > 499000
+    w.leave_count(1, "e")
+    assert w.keys() == [w.name]
+    w.take_count(1, "p", permits=3)
+    assert lives(w, w.name, w.info, w.permits) == [-1, -1, -1]
+    w.take_count(2, "p")
+    assert w.redis("PTTL", w.info) == -1
+    w.leave_count(1, "p")
+    w.leave_count(2, "p")
+    w.redis("DECRBY", w.name, 3)
+    w.take_count(2, "p")
+    assert 0 < w.redis("PTTL", w.info) <= 150000

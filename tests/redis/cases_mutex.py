@@ -564,3 +564,13 @@ def case_renew(w):
     w.redis("DEL", w.name)
     w.redis("SET", w.name, "x")
     assert w.renew(("m", 1, 2000), ("f", 1, 0)) == [0, 0]
+
+
+def case_open_round_of_a_clock_set_back(w):
+    """The end of an open round is no further away than it can be."""
+    for take in (w.take, lambda n: w.take_rw(n, "w"), w.take_count):
+        w.redis("FLUSHALL")
+        w.redis("HSET", w.info, "#open", w.ms() + 3600000)
+        if take == w.take_count:
+            w.redis("SET", w.name, 3)
+        assert take(1)[0] == 1

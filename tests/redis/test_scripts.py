@@ -17,13 +17,15 @@ import cases_counts
 import cases_evict
 import cases_mutex
 import cases_objects
+import cases_refused
 import cases_rw
 import cases_token
 import resp
 import server
 import world
 
-MODULES = (cases_token, cases_mutex, cases_rw, cases_counts, cases_objects, cases_evict)
+MODULES = (cases_token, cases_mutex, cases_rw, cases_counts, cases_objects, cases_evict,
+           cases_refused)
 
 
 def cases(pattern):

@@ -143,7 +143,7 @@ static void take_done(void *session, void *subject, uint64_t word,
         .since_ns = job->sent_ns,
     };
     if (set->type != RESP_NIL && set->type != RESP_ERROR)
-        grant.ttl_ns = ticket->ttl_ns;
+        grant.ttl_ns = job->ttl_ns;
     bool try = ticket->flags & HF_TICKET_TRY;
     job_end(me, job, NULL);
     if (ours) {
@@ -166,7 +166,7 @@ static void job_take(struct redis_session *me, struct job *job)
                             key_write(token, KEY_TOKEN, job->name, job->name_len) };
     args_init(&numbers);
     args_number(&numbers, ticket->reserve);
-    args_number(&numbers, ticket->ttl_ns / HF_NS_PER_MS);
+    args_number(&numbers, ttl_ms(ticket));
     struct resp_arg count[] = { { "INCRBY", 6 }, key, numbers.arg[0] };
     struct resp_arg set[] = { { "SET", 3 }, name,        { job->value, job->value_len },
                               { "NX", 2 },  { "PX", 2 }, numbers.arg[1] };

@@ -188,7 +188,7 @@ static void add_arguments(struct args *args, const struct redis_session *me,
         break;
     case HF_DOWNGRADE:
         args_text(args, owners[0], owner_write(owners[0], me->layout, &ticket->id));
-        args_number(args, ticket->ttl_ns / HF_NS_PER_MS);
+        args_number(args, ttl_ms(ticket));
         break;
     case HF_CELL_SET:
         args_number(args, (int64_t)request->number);

@@ -10,14 +10,16 @@
 K.name, K.token, K.info, K.queue, K.channel = unpack(KEYS)
 local me, ttl = unpack(ARGV)
 
-if redis.pcall('HDEL', K.name, me .. ':write') ~= 1 then
+if redis.pcall('HEXISTS', K.name, me .. ':write') ~= 1 then
     return redis.pcall('HEXISTS', K.name, me) == 1 and 1 or 0
 end
 clock()
 local r = record_read(call('HGET', K.info, me))
-call('HSET', K.name, 'mode', 'read', me, 1)
+-- The lease first: if that is refused the writer stays what it is.
 call('SET', reader_key(me), 1, 'PX', ttl)
 keep(K.name, ttl)
+call('HSET', K.name, 'mode', 'read', me, 1)
+call('HDEL', K.name, me .. ':write')
 if r then
     r.kind, r.ttl = 'r', ttl
     call('HSET', K.info, me, record_write(r))

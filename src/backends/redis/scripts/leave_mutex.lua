@@ -33,16 +33,24 @@ if heir then
             string.format('%.0f', token + reserve - 1))
         if not old or type(old) == 'string' and string.find(old, '^%d+$') and
             tonumber(old) < token + 0 then
+            call('HSET', keys[1], heir, 1)
+            if redis.pcall('PEXPIRE', keys[1], ttl) ~= 1 then
+                -- An ACL forbids it: without a lease it would stay for ever.
+                call('HDEL', keys[1], heir)
+                call('LPUSH', keys[4], heir)
+                return call('PEXPIRE', keys[1], ttl)
+            end
+            call('HSET', keys[3], heir, 'h m 1 ' .. ttl .. ' ' .. reserve .. ' ' ..
+                token .. ' ' .. reserve .. ' ' .. since .. ' ' .. inbox .. ' ' ..
+                slot .. ' ' .. details, '#last', heir, '#run', run + 1)
+            call('HDEL', keys[3], me)
+            -- It believes what it is told, so that this comes last.
             if call('PUBLISH', inbox, 'g ' .. slot .. ' ' .. heir .. ' ' .. token ..
                 ' ' .. reserve .. ' ' .. ttl .. ' ' .. since) > 0 then
-                call('HSET', keys[1], heir, 1)
-                call('PEXPIRE', keys[1], ttl)
-                call('HSET', keys[3], heir, 'h m 1 ' .. ttl .. ' ' .. reserve .. ' ' ..
-                    token .. ' ' .. reserve .. ' ' .. since .. ' ' .. inbox .. ' ' ..
-                    slot .. ' ' .. details, '#last', heir, '#run', run + 1)
-                call('HDEL', keys[3], me)
                 return 1
             end
+            call('HDEL', keys[1], heir)
+            call('HSET', keys[3], heir, found[1], '#run', run)
         elseif type(old) == 'string' then
             call('SET', keys[2], old)
         end

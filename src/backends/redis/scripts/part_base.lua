@@ -12,6 +12,9 @@ local RUN_MAX, OPEN_MS = 8, 20
 -- A queue nobody in it has asked about for so long is of the dead (milliseconds).
 local QUEUE_MS = 120000
 
+-- So much longer than its last lease a semaphore lives that nobody comes for.
+local KEEP_MS = 86400000
+
 -- Epoch of the server, in milliseconds and microseconds, as numbers and as text; read
 -- once, when needed.
 local now, now_us, now_text, now_us_text
@@ -97,20 +100,31 @@ local function draw(reserve)
     return nil
 end
 
--- Makes r a holder's record: true. False: dead, and forgotten. Nil: no token to be had.
--- A waiter other than the one who asks (me) is told by a push.
-local function give(owner, r, me)
+-- Makes r a holder's record: true. Nil: no token to be had.
+local function give(_, r)
     local token, span = draw(r.reserve)
     if not token then
         return nil
     end
-    if owner ~= me and not push(r, 'g', owner,
-        ' ' .. token .. ' ' .. span .. ' ' .. r.ttl .. ' ' .. now_text) then
-        call('HDEL', K.info, owner)
-        return false
-    end
     r.state, r.token, r.span, r.since = 'h', token, span, now_text
     return true
+end
+
+-- Tells a waiter other than the one who asks (me) that it holds. It believes that, so it
+-- is the last thing to do. False if it is dead: then its hold must be taken back.
+local function heard(owner, r, me)
+    return owner == me or push(r, 'g', owner,
+        ' ' .. r.token .. ' ' .. r.span .. ' ' .. r.ttl .. ' ' .. r.since)
+end
+
+-- Writes a hold by `write`. If the server refuses a part of that (an ACL forbids one of
+-- the commands), `undo` takes the rest back: without its lease it would stay for ever.
+local function whole(write, undo, owner, r, run)
+    local good, why = pcall(write, owner, r, run)
+    if not good then
+        undo(owner, r)
+        error(why, 0)
+    end
 end
 
 local function granted(r)
@@ -136,7 +150,7 @@ end
 
 -- Only notes (#...) left in INFO: nobody holds, nobody waits.
 local function tidy()
-    if call('HLEN', K.info) > 6 then
+    if call('HLEN', K.info) > 8 then
         return
     end
     for _, field in ipairs(call('HKEYS', K.info)) do

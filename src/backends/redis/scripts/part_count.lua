@@ -4,10 +4,16 @@
 -- (member: owner), as Redisson's semaphore has no owners; of e it is Redisson's
 -- (member: the raw id), and everybody's permits are in it.
 --
--- INFO also has: #kind p or e, #held how many permits are held by us, #run, #open; and
--- if the counter is made by us #made and #limit. Neither counter nor INFO expires while
--- something is held: an expired hold must be found to give its permits back, and
--- Redisson's holders, whom nobody sees, must not lose theirs.
+-- INFO also has: #kind p or e, #held how many permits its records hold, #run, #open; and
+-- if the counter is made by us #made, #limit and #keep. Redisson takes expired permits
+-- back as well (e), without a word to INFO: see count_purge().
+--
+-- How long they live: a permit of ours that expired is given back by the next that comes,
+-- so what tells of it must be there. Of a counter that we made all three keys go
+-- together, KEEP_MS after the last lease in them; #keep is that moment. Not while there
+-- is a permit out that has no lease (one of Redisson's semaphore: the counter is then
+-- not what it should be). Of a counter that Redisson made, INFO goes with the leases in
+-- it (e), or stays while something is held (p).
 
 local kind, free
 
@@ -29,23 +35,58 @@ local function count_fits(r)
     return r.kind == kind and tonumber(r.permits) <= free
 end
 
-local function count_own(owner, r)
-    free = call('DECRBY', K.name, r.permits)
-    call('ZADD', K.zset, text(now + r.ttl), member(owner))
+-- How much of the last hold is written, for count_undo().
+local step
+
+local function count_write(owner, r)
+    step = 0
     call('HSET', K.info, owner, record_write(r))
+    step = 1
+    free = call('DECRBY', K.name, r.permits)
+    step = 2
+    call('ZADD', K.zset, text(now + r.ttl), member(owner))
+    step = 3
     call('HINCRBY', K.info, '#held', r.permits)
+    step = 4
 end
+
+local function count_undo(owner, r)
+    if step > 3 then
+        redis.pcall('HINCRBY', K.info, '#held', '-' .. r.permits)
+    end
+    if step > 2 then
+        redis.pcall('ZREM', K.zset, member(owner))
+    end
+    if step > 1 then
+        free = redis.pcall('INCRBY', K.name, r.permits)
+    end
+    redis.pcall('HDEL', K.info, owner)
+end
+
+local function count_own(owner, r)
+    whole(count_write, count_undo, owner, r)
+end
+
+undo[count_own] = count_undo
 
 -- Gives back what an owner holds; false if it is not in the zset.
 local function count_drop(owner)
+    local r = record_read(call('HGET', K.info, owner))
     if redis.pcall('ZREM', K.zset, member(owner)) ~= 1 then
         return false
     end
-    local r = record_read(call('HGET', K.info, owner))
     local permits = r and r.permits or '1'
-    free = call('INCRBY', K.name, permits)
-    call('HDEL', K.info, owner)
-    call('HINCRBY', K.info, '#held', '-' .. permits)
+    free = redis.pcall('INCRBY', K.name, permits)
+    if type(free) == 'table' then
+        -- An ACL forbids it: back, with a lease, or the permit would be gone for ever.
+        clock()
+        call('ZADD', K.zset, text(now + (r and r.ttl or 0)), member(owner))
+        free = call('INCRBY', K.name, permits)
+    end
+    if r then
+        call('HDEL', K.info, owner)
+        call('HINCRBY', K.info, '#held', '-' .. permits)
+    end
     return true
 end
 
@@ -54,15 +95,85 @@ local function count_reclaim()
     clock()
     local late = call('ZRANGEBYSCORE', K.zset, 0, text(now), 'LIMIT', 0, 100)
     for _, id in ipairs(late) do
-        local owner = kind == 'e' and permit_owner(id) or id
-        if kind == 'p' or call('HEXISTS', K.info, owner) == 1 then
-            count_drop(owner)
-        else
-            call('ZREM', K.zset, id)
-            free = call('INCRBY', K.name, 1)
-        end
+        count_drop(kind == 'e' and permit_owner(id) or id)
     end
     return #late
+end
+
+-- Records of holders that are in the zset no more go. Returns how many permits the
+-- others hold, which is #held then.
+local function count_purge()
+    local fields, held = call('HGETALL', K.info), 0
+    for i = 1, #fields, 2 do
+        local r = record_read(fields[i + 1])
+        if r and r.state == 'h' and call('ZSCORE', K.zset, member(fields[i])) then
+            held = held + r.permits
+        elseif r and r.state == 'h' then
+            call('HDEL', K.info, fields[i])
+        end
+    end
+    call('HSET', K.info, '#held', held)
+    return held
+end
+
+-- How many permits are out by what is alive; after the counter was deleted.
+local function count_alive()
+    call('ZREMRANGEBYSCORE', K.zset, '-inf', text(now))
+    local held = count_purge()
+    return kind == 'e' and call('ZCARD', K.zset) or held
+end
+
+-- Is a permit out that is not ours? `held` is #held. Of e everybody's are to be seen.
+local function count_foreign(made, limit, held)
+    if not made then
+        return true
+    elseif kind == 'p' then
+        return free + held ~= tonumber(limit)
+    end
+    for _, id in ipairs(call('ZRANGE', K.zset, 0, -1)) do
+        if call('HEXISTS', K.info, permit_owner(id)) == 0 then
+            return true
+        end
+    end
+    return false
+end
+
+-- See above: how long the keys live. `ttl` is the lease that they must outlive.
+local function count_keep(ttl)
+    clock()
+    local notes = call('HMGET', K.info, '#made', '#limit', '#held', '#keep')
+    local made, held, kept = notes[1], tonumber(notes[3]) or 0, tonumber(notes[4])
+    if not made then
+        if kind == 'p' and held > 0 then
+            call('PERSIST', K.info)
+        elseif call('EXISTS', K.info) == 1 then
+            keep(K.info, ttl + QUEUE_MS)
+        end
+        return
+    end
+    if kind == 'p' and free + held ~= tonumber(notes[2]) then
+        if kept then
+            call('HDEL', K.info, '#keep')
+            for _, key in ipairs({ K.name, K.info, K.zset }) do
+                call('PERSIST', key)
+            end
+        end
+        return
+    end
+    local last = now + ttl
+    if kind == 'e' then
+        last = math.max(last, tonumber(call('ZRANGE', K.zset, -1, -1, 'WITHSCORES')[2]) or 0)
+    end
+    local soon = not kept or kept < last + KEEP_MS / 2
+    if soon then
+        kept = last + KEEP_MS
+        call('HSET', K.info, '#keep', text(kept))
+    end
+    if soon or call('PTTL', K.zset) == -1 then
+        for _, key in ipairs({ K.name, K.info, K.zset }) do
+            call('PEXPIREAT', key, text(kept))
+        end
+    end
 end
 
 -- Permits came back: whoever fits comes in, the rest is for Redisson's waiters. What is
@@ -76,18 +187,22 @@ local function count_release()
         told = call('PUBLISH', K.channel, text(free)) > 0
     end
     local notes = call('HMGET', K.info, '#held', '#made', '#limit')
+    local held = tonumber(notes[1]) or 0
     if waiting then
+        count_keep(0)
         local owner, r = queue_head()
         -- The new head must know whether to listen to Redisson's channel.
-        local all = free + (tonumber(notes[1]) or 0)
-        if owner and owner ~= first and (not notes[2] or all ~= tonumber(notes[3])) then
+        if owner and owner ~= first and count_foreign(notes[2], notes[3], held) then
             push(r, 'n', owner)
         end
         if owner then
             return
         end
     end
-    if (tonumber(notes[1]) or 0) > 0 then
+    if kind == 'e' and call('EXISTS', K.zset) == 0 then
+        held = 0
+    end
+    if held > 0 then
         return
     elseif not notes[2] then
         call('DEL', K.info)

@@ -1,6 +1,9 @@
 -- SPDX-License-Identifier: MIT
 -- Letting waiters in from the head of QUEUE, for locks that several may hold.
 
+-- What takes back the change that an own function has made.
+local undo = {}
+
 -- While the head fits it is let in: fits(r) asks the state, own(owner, r) changes it.
 -- Returns how many were let in; whether I was one of them; whether a token was missing.
 local function drain(fits, own, me)
@@ -10,15 +13,16 @@ local function drain(fits, own, me)
         if not owner or not fits(r) then
             return count, in_too
         end
-        local given = give(owner, r, me)
-        if given == nil then
+        if not give(owner, r) then
             return count, in_too, true
         end
+        own(owner, r)
         call('LPOP', K.queue)
-        if given then
-            own(owner, r)
+        if heard(owner, r, me) then
             count = count + 1
             in_too = in_too or owner == me
+        else
+            undo[own](owner, r)
         end
     end
 end

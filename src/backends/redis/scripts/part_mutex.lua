@@ -115,14 +115,16 @@ queue_pass = function(me, release)
             end
             release = false
         else
-            local given = give(owner, r, me)
-            if given then
-                mutex_own(owner, r, run + 1)
-                return owner
-            elseif given == nil then
+            if not give(owner, r) then
                 call('LPUSH', K.queue, owner)
                 return nil, 'corrupt'
             end
+            mutex_own(owner, r, run + 1)
+            if heard(owner, r, me) then
+                return owner
+            end
+            mutex_undo(owner)
+            call('HSET', K.info, '#run', run)
         end
     end
 end
@@ -148,15 +150,16 @@ fair_pass = function(me, release)
             call('PUBLISH', K.channel .. ':' .. owner, '0')
             return nil, 'turn'
         end
-        local given = give(owner, r, me)
-        if given == nil then
+        if not give(owner, r) then
             return nil, 'corrupt'
         end
         fair_drop(owner)
-        if given then
-            mutex_own(owner, r, run + 1)
+        mutex_own(owner, r, run + 1)
+        if heard(owner, r, me) then
             return owner
         end
+        mutex_undo(owner)
+        call('HSET', K.info, '#run', run)
     end
 end
 

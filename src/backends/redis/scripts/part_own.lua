@@ -9,10 +9,19 @@
 -- What nearly every call needs; the rest is in part_mutex, because making a function
 -- costs the server as much as a command does.
 
-local function mutex_own(owner, r, run)
+local function mutex_write(owner, r, run)
     call('HSET', K.name, owner, 1)
     call('PEXPIRE', K.name, r.ttl)
     call('HSET', K.info, owner, record_write(r), '#last', owner, '#run', run)
+end
+
+local function mutex_undo(owner)
+    redis.pcall('HDEL', K.name, owner)
+    redis.pcall('HDEL', K.info, owner)
+end
+
+local function mutex_own(owner, r, run)
+    whole(mutex_write, mutex_undo, owner, r, run)
 end
 
 -- The next of QUEUE, taken out of it, and how many grants there were in a row.

@@ -81,8 +81,10 @@ local function open_round(payload)
     return true
 end
 
--- What is left of the open round, 0 if there is none.
+-- What is left of the open round, 0 if there is none. One that ends later than it could
+-- is of a clock that was set back since: it is over.
 local function open_left(open)
     clock()
-    return math.max(0, (tonumber(open) or 0) - now)
+    local left = (tonumber(open) or 0) - now
+    return left <= OPEN_MS and math.max(0, left) or 0
 end

@@ -13,10 +13,10 @@ local function rw_fits(r)
     return r.kind == 'w' and not mode
 end
 
-local function rw_own(owner, r)
+local function rw_write(owner, r)
     if r.kind == 'r' then
-        call('HSET', K.name, 'mode', 'read', owner, 1)
         call('SET', reader_key(owner), 1, 'PX', r.ttl)
+        call('HSET', K.name, 'mode', 'read', owner, 1)
         keep(K.name, r.ttl)
         mode = 'read'
     else
@@ -26,6 +26,25 @@ local function rw_own(owner, r)
     end
     call('HSET', K.info, owner, record_write(r))
 end
+
+-- Where nobody is left the hash must go, with the mode that it has.
+local function rw_undo(owner, r)
+    redis.pcall('HDEL', K.name, r.kind == 'w' and owner .. ':write' or owner)
+    redis.pcall('HDEL', K.info, owner)
+    if r.kind == 'r' then
+        redis.pcall('DEL', reader_key(owner))
+    end
+    if redis.pcall('HLEN', K.name) == 1 then
+        redis.pcall('HDEL', K.name, 'mode')
+    end
+    mode = redis.pcall('EXISTS', K.name) == 1 and mode or nil
+end
+
+local function rw_own(owner, r)
+    whole(rw_write, rw_undo, owner, r)
+end
+
+undo[rw_own] = rw_undo
 
 -- The longest time any hold of a reader has left; -1: for ever, 0: none has.
 local function reader_left(owner, holds)

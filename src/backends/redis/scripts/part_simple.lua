@@ -14,6 +14,12 @@ local function simple_own(owner, r)
     taken = true
 end
 
+undo[simple_own] = function(owner)
+    call('DEL', K.name)
+    call('HDEL', K.info, owner)
+    taken = false
+end
+
 -- Gives the lock up if it is owner's: true; the next one has it.
 local function simple_drop(owner)
     if redis.pcall('GET', K.name) ~= owner then

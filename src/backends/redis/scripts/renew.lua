@@ -53,6 +53,19 @@ function renew.r(owner, ttl)
     return call('PEXPIRE', key, ttl) == 1
 end
 
+-- A semaphore that we made outlives its last lease: see part_count. Without #keep there
+-- is nothing to prolong.
+local function keep_made(last)
+    local kept = tonumber(call('HGET', K.info, '#keep') or nil)
+    if kept and kept < last + KEEP_MS / 2 then
+        kept = text(last + KEEP_MS)
+        call('HSET', K.info, '#keep', kept)
+        for _, key in ipairs({ K.name, K.info, K.zset }) do
+            call('PEXPIREAT', key, kept)
+        end
+    end
+end
+
 -- Past its deadline a permit is anybody's, whether or not it was taken back yet.
 function renew.p(owner, ttl, member)
     member = member or owner
@@ -61,6 +74,7 @@ function renew.p(owner, ttl, member)
     local held = type(score) == 'string' and tonumber(score) > now
     if held and ttl > 0 then
         call('ZADD', K.zset, text(now + ttl), member)
+        keep_made(now + ttl)
     end
     return held
 end
@@ -74,7 +88,7 @@ for i = 1, #KEYS, 3 do
     K.name, K.info, K.zset = KEYS[i], KEYS[i + 1], KEYS[i + 2]
     local kind, owner, ttl = ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2])
     local held = renew[kind](owner, ttl)
-    if held and ttl > 0 and kind ~= 'p' and kind ~= 'e' then
+    if held and ttl > 0 and kind ~= 'p' then
         keep(K.info, ttl)
     end
     table.insert(reply, held and 1 or 0)

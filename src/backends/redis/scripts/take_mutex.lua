@@ -38,7 +38,11 @@ if there == 0 then
     end
     if last and last < token + 0 then
         call('HSET', keys[1], me, 1)
-        call('PEXPIRE', keys[1], ttl)
+        if redis.pcall('PEXPIRE', keys[1], ttl) ~= 1 then
+            -- An ACL forbids it: without a lease it would stay for ever.
+            call('HDEL', keys[1], me)
+            return call('PEXPIRE', keys[1], ttl)
+        end
         call('HSET', keys[3], me, 'h ' .. kind .. ' 1 ' .. ttl .. ' ' .. reserve ..
             ' ' .. token .. ' ' .. span .. ' ' .. second ..
             string.sub(micros, 1, 3) .. ' ' .. inbox .. ' ' .. slot .. ' ' .. details,

@@ -25,24 +25,28 @@ local score = call('ZSCORE', K.zset, member(me))
 if score and tonumber(score) > now and known and known.state == 'h' then
     call('ZADD', K.zset, text(now + ttl), member(me))
     known.ttl = ttl
+    count_keep(ttl)
     return granted(known)
 end
 
-local held = tonumber(found[6]) or 0
-local idle = held == 0 and call('EXISTS', K.queue) == 0
+local idle = false
 if free and found[2] and found[2] ~= kind then
     return mismatch('another kind of counter')
 end
 if free then
     count_reclaim()
     idle = call('EXISTS', K.queue, K.zset) == 0
+    if kind == 'e' and (tonumber(found[6]) or 0) ~= call('ZCARD', K.zset) then
+        count_purge()
+    end
 end
 local made = found[4]
 if not free then
     -- New, or its counter was deleted under holders, who keep what they have.
-    free = tonumber(limit) - (found[2] == kind and held or 0)
+    free = tonumber(limit) - count_alive()
     call('SET', K.name, text(free))
     made = '1'
+    call('HDEL', K.info, '#keep')
     call('HSET', K.info, '#kind', kind, '#made', made, '#limit', limit)
 elseif made and found[3] ~= limit then
     if not idle or free ~= tonumber(found[3]) then
@@ -50,6 +54,7 @@ elseif made and found[3] ~= limit then
     end
     free = tonumber(limit)
     call('SET', K.name, limit)
+    call('HDEL', K.info, '#keep')
     call('HSET', K.info, '#limit', limit)
 elseif not found[2] then
     call('HSET', K.info, '#kind', kind)
@@ -62,6 +67,10 @@ local function wait(pttl, foreign)
         return { 3, pttl }
     end
     local place = enqueue(me, mine, known, true)
+    count_keep(ttl)
+    if foreign == nil and place == 0 then
+        foreign = count_foreign(made, limit, tonumber(call('HGET', K.info, '#held')) or 0)
+    end
     return { 2, pttl, place, place == 0 and foreign and 1 or 0, now }
 end
 
@@ -73,6 +82,7 @@ local _, in_too, no_token = drain(count_fits, count_own, me)
 if no_token then
     return corrupt()
 elseif in_too then
+    count_keep(ttl)
     return granted(record_read(call('HGET', K.info, me)))
 elseif count_fits(mine) and call('EXISTS', K.queue) == 0 then
     if not give(me, mine, me) then
@@ -80,9 +90,8 @@ elseif count_fits(mine) and call('EXISTS', K.queue) == 0 then
         return corrupt()
     end
     count_own(me, mine)
+    count_keep(ttl)
     return granted(mine)
 end
 local soonest = call('ZRANGE', K.zset, 0, 0, 'WITHSCORES')[2]
-held = tonumber(call('HGET', K.info, '#held') or 0)
-return wait(soonest and math.max(0, tonumber(soonest) - now) or -1,
-    not made or free + held ~= tonumber(limit))
+return wait(soonest and math.max(0, tonumber(soonest) - now) or -1)
