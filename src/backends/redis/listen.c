@@ -161,36 +161,27 @@ static bool next_number(const char **at, const char *end, uint64_t *ret_number)
 }
 
 /*
- * The lease began when the one before us let go. We did not see that moment, but we
- * know how far the server's clock had run since it put us into the queue, and when we
- * had asked it to. A message that was long on its way (we were stopped, say) is not
- * believed: a fresh attempt finds the grant, and gives it a fresh lease.
+ * The lease began when the one before us let go. We did not see that moment, and the
+ * server's clock, which may be set, proves nothing about it; but it came after we asked
+ * for the place in the queue. If that is long ago, or the message was long on its way
+ * (we were stopped, say), it is not believed: a fresh attempt finds the grant, and gives
+ * it a fresh lease.
  */
 static void inbox_granted(struct redis_session *me, struct hf_ticket *ticket,
                           const char *at, const char *end)
 {
-    uint64_t token, span, ttl, server_ms;
+    uint64_t token, span, ttl;
+    struct hf_grant grant;
+    int64_t asked = (int64_t)ticket->store[2];
     if (!next_number(&at, end, &token) || !next_number(&at, end, &span) ||
-        !next_number(&at, end, &ttl) || !next_number(&at, end, &server_ms) || !token ||
-        !span || span > UINT32_MAX || !ttl || ttl > INT64_MAX / HF_NS_PER_MS) {
+        !next_number(&at, end, &ttl) || !asked ||
+        !grant_read(&grant, ticket, (int64_t)token, (int64_t)span, (int64_t)ttl,
+                    asked)) {
         me->host->ops->notice(me->host, ticket);
         return;
     }
-    int64_t now = me->host->ops->now(me->host);
-    int64_t asked = (int64_t)ticket->store[2];
-    int64_t waited = (int64_t)(server_ms - ticket->store[3] - 1) * HF_NS_PER_MS;
-    waited -= waited / 100; /* the server's clock may run ahead of ours */
-    struct hf_grant grant = {
-        .token = token,
-        .span = (uint32_t)span,
-        .ttl_ns = (int64_t)ttl * HF_NS_PER_MS,
-        .since_ns = asked + (waited > 0 ? waited : 0),
-    };
-    if (grant.since_ns > now)
-        grant.since_ns = now;
-    bool late = !asked || now - grant.since_ns > grant.ttl_ns / 4;
     listen_end(me, ticket);
-    if (late)
+    if (me->host->ops->now(me->host) - asked > grant.ttl_ns / 4)
         me->host->ops->notice(me->host, ticket);
     else
         me->host->ops->granted(me->host, ticket, &grant);

@@ -134,16 +134,18 @@ static void take_done(void *session, void *subject, uint64_t word,
         job_end(me, job, rc != 0 ? &why : NULL);
         return;
     }
-    bool ours = value->len == job->value_len &&
+    bool ours = value->type == RESP_TEXT && value->len == job->value_len &&
                 memcmp(value->text, job->value, job->value_len) == 0;
-    struct hf_grant grant = {
-        .token = (uint64_t)token - ticket->reserve + 1,
-        .span = ticket->reserve,
-        .ttl_ns = left * HF_NS_PER_MS, /* what is left of it, if this is a repeat */
-        .since_ns = job->sent_ns,
-    };
-    if (set->type != RESP_NIL && set->type != RESP_ERROR)
-        grant.ttl_ns = job->ttl_ns;
+    struct hf_grant grant;
+    bool new = set->type != RESP_NIL && set->type != RESP_ERROR;
+    int64_t ttl = new ? job->ttl_ns / HF_NS_PER_MS : left; /* a repeat: what is left */
+    int64_t first = token >= ticket->reserve ? token - ticket->reserve + 1 : 0;
+    if (ours &&
+        !grant_read(&grant, ticket, first, ticket->reserve, ttl, job->sent_ns)) {
+        hf__fail(&why, HF_ECORRUPT, "the server's answer makes no sense");
+        job_end(me, job, &why);
+        return;
+    }
     bool try = ticket->flags & HF_TICKET_TRY;
     job_end(me, job, NULL);
     if (ours) {

@@ -43,6 +43,8 @@ static int latch_count(struct redis_session *me, struct hf_request *request,
     (void)sent_ns;
     int64_t left = 0;
     int rc = nodes[0].type == RESP_NIL ? 0 : number(nodes, &left);
+    if (rc == 0 && left > UINT32_MAX)
+        left = UINT32_MAX; /* more than a latch can count */
     if (rc == 0)
         request->result = left > 0 ? (uint64_t)left : 0;
     return rc;
@@ -118,13 +120,7 @@ static int was_adopted(struct redis_session *me, struct hf_request *request,
         number(resp_at(nodes, 0, 1), &span) != 0 ||
         number(resp_at(nodes, 0, 2), &ttl) != 0)
         return HF_ECORRUPT;
-    request->grant = (struct hf_grant){
-        .token = (uint64_t)token,
-        .span = (uint32_t)span,
-        .ttl_ns = ttl * HF_NS_PER_MS,
-        .since_ns = sent_ns,
-    };
-    if (!grant_is_sound(&request->grant))
+    if (!grant_read(&request->grant, request->ticket, token, span, ttl, sent_ns))
         return HF_ECORRUPT;
     slot_bind(me, (uint32_t)request->store[0], request->ticket);
     request->store[0] = 0;

@@ -6,9 +6,8 @@
  * that comes back in every message about it. ticket->store[]:
  *   [0] slot + 1, 0 for none; above 32 bits: calls about it that are under way
  *   [1] struct listener *, NULL for none
- *   [2] a moment before the request that queued it was sent, ns
- *   [3] the server's clock when it answered that request, ms
- * The last two tell how old a pushed grant is at most, however late it is read.
+ *   [2] a moment before the request that queued it was sent, ns: a pushed grant cannot
+ *       be older, however late it is read
  */
 #ifndef HF_REDIS_SESSION_H
 #define HF_REDIS_SESSION_H
@@ -64,8 +63,10 @@ const enum key_name *kind_keys(const struct redis_session *me, int kind);
  * neither. */
 int reply_error(const struct resp *nodes, const hf_error *why, hf_error *ret_why);
 
-/* Numbers that a grant can have; the server may be anybody. */
-bool grant_is_sound(const struct hf_grant *grant);
+/* A grant of these numbers, whose lease (ms) counts from `since_ns`. False if no grant
+ * can have them: the server may be anybody. */
+bool grant_read(struct hf_grant *ret_grant, const struct hf_ticket *ticket,
+                int64_t token, int64_t span, int64_t ttl, int64_t since_ns);
 
 /* ---- slots.c --------------------------------------------------------------------- */
 

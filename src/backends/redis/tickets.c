@@ -29,6 +29,9 @@
 #define POLL_MIN_MS 20
 #define POLL_SPREAD_MS 60
 
+/* The longest lease that can be asked for: ten years. */
+#define LEASE_MAX_MS INT64_C(315360000000)
+
 enum take_reply { TAKE_GRANTED = 1, TAKE_QUEUED = 2, TAKE_BUSY = 3 };
 
 /* ---- What differs between kinds -------------------------------------------------- */
@@ -172,24 +175,27 @@ static int64_t number_at(const struct resp *nodes, size_t index)
     return value && resp_number(value, &number) ? number : 0;
 }
 
-bool grant_is_sound(const struct hf_grant *grant)
+bool grant_read(struct hf_grant *ret_grant, const struct hf_ticket *ticket,
+                int64_t token, int64_t span, int64_t ttl, int64_t since_ns)
 {
-    return grant->token > 0 && grant->token <= INT64_MAX && grant->span > 0 &&
-           grant->ttl_ns > 0;
+    if (token <= 0 || span <= 0 || ttl <= 0 || ttl > LEASE_MAX_MS)
+        return false;
+    *ret_grant = (struct hf_grant){
+        .token = (uint64_t)token,
+        .span = span < ticket->reserve ? (uint32_t)span : ticket->reserve,
+        .ttl_ns = ttl * HF_NS_PER_MS,
+        .since_ns = since_ns,
+    };
+    return true;
 }
 
 static bool take_granted(struct redis_session *me, struct hf_ticket *ticket,
                          const struct resp *nodes, int64_t sent_ns)
 {
-    struct hf_grant grant = {
-        .token = (uint64_t)number_at(nodes, 1),
-        .span = (uint32_t)number_at(nodes, 2),
-        .ttl_ns = number_at(nodes, 3) * HF_NS_PER_MS,
-        .since_ns = sent_ns,
-    };
-    if (ticket->kind == HF_LATCH)
-        grant = (struct hf_grant){ .token = 1, .span = 1 };
-    else if (!grant_is_sound(&grant))
+    struct hf_grant grant = { .token = 1, .span = 1 }; /* of a latch that is open */
+    if (ticket->kind != HF_LATCH &&
+        !grant_read(&grant, ticket, number_at(nodes, 1), number_at(nodes, 2),
+                    number_at(nodes, 3), sent_ns))
         return false;
     listen_end(me, ticket);
     if (ticket->kind == HF_LATCH)
@@ -219,11 +225,12 @@ static void take_queued(struct redis_session *me, struct hf_ticket *ticket,
     int64_t left = number_at(nodes, 1), place = number_at(nodes, 2);
     bool foreign = number_at(nodes, 3) != 0;
     ticket->store[2] = (uint64_t)sent_ns;
-    ticket->store[3] = (uint64_t)number_at(nodes, 4);
     if (left < 0 || left > LOOK_AGAIN_MS)
         left = LOOK_AGAIN_MS;
     /* Behind others there is nothing to be seen at the moment a lease may end. */
-    left += 1 + (place < 1000 ? place : 1000) * STAGGER_MS;
+    if (place < 0 || place > 1000)
+        place = 1000;
+    left += 1 + place * STAGGER_MS;
     if (foreign && me->layout == LAYOUT_SIMPLE)
         left = poll_ms(me, left);
     if (!foreign)
