@@ -136,7 +136,7 @@ def case_cell_mismatch(w):
 
 def case_simple(w):
     first = w.simple_take(1, reserve=2)
-    calls(w, 7)
+    calls(w, 8)
     assert first[0] == 1 and first[2:4] == [2, 30000]
     assert w.redis("GET", w.name) == "%032x" % 1 and w.redis("PTTL", w.name) > 29000
     assert 29000 < w.redis("PTTL", w.info) <= 30000
@@ -169,3 +169,15 @@ def case_simple_foreign(w):
     w.redis("HSET", w.name, "a", 1)
     refused("mismatch", w.simple_take, 1)
     assert w.simple_leave(1) == 0 and w.keys() == [w.name]
+
+
+def case_latch_opened_by_redisson_leaves_little(w):
+    """INFO only says what kind it is: for an hour after the last of ours was there."""
+    w.latch_set(2, 1)
+    assert 3500000 < w.redis("PTTL", w.info) <= 3600000
+    w.redis("PEXPIRE", w.info, 1000)
+    assert w.latch_down(1, 2) == 1 and w.redis("PTTL", w.info) > 3500000
+    w.redis("PEXPIRE", w.info, 9000000)
+    w.redis("DEL", w.name)
+    assert w.latch_wait(1) == [1]
+    assert w.redis("EXISTS", w.info) == 0

@@ -56,3 +56,24 @@ def case_a_script_that_is_not_known(w):
         assert str(error).startswith("NOSCRIPT"), error
     w.run.load()
     assert w.take(1)[0] == 1
+
+
+DAY = 86400000
+
+
+def case_simple_forgets_its_token(w):
+    """A day after the lease; a client of Redisson's layout keeps it."""
+    first = w.simple_take(1, ttl=30000)[1]
+    assert DAY < w.redis("PTTL", w.token) <= DAY + 30000
+    w.simple_take(2, ttl=5 * DAY)
+    w.simple_leave(1)
+    assert w.redis("PTTL", w.token) > 5 * DAY
+    second = int(w.redis("HGET", w.info, "%032x" % 2).split()[5])
+    w.simple_take(3)
+    assert w.evict(second, "s") == 1 and DAY < w.redis("PTTL", w.token) <= DAY + 30000
+    w.simple_leave(3)
+    w.redis("DEL", w.token)  # as if the day were over
+    third = w.simple_take(1)[1]
+    assert first < second < third
+    w.simple_leave(1)
+    assert w.take(1)[1] > third and w.redis("PTTL", w.token) == -1

@@ -340,9 +340,9 @@ START_TEST(plain_grants)
         struct hf_ticket ticket = ticket_of(HF_MUTEX);
         hf__hex_encode(&ticket.id, sizeof ticket.id, hex);
         fake_attempt(&host, &ticket);
-        for (int word = 0; word < 5; word++) /* MULTI, and what it begins */
+        for (int word = 0; word < 6; word++) /* MULTI, and what it begins */
             answer(word ? "+QUEUED\r\n" : "+OK\r\n");
-        snprintf(text, sizeof text, "*4\r\n:%s\r\n%s\r\n:%s\r\n$32\r\n%s\r\n",
+        snprintf(text, sizeof text, "*5\r\n:%s\r\n%s\r\n:%s\r\n$32\r\n%s\r\n:0\r\n",
                  limits[i / 2 % LIMITS], i % 2 ? "+OK" : "_", limits[i / 2 / LIMITS],
                  hex);
         answer(text);

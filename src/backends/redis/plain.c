@@ -2,7 +2,7 @@
 /*
  * layout=simple for servers that forbid scripts (script=off).
  *
- * Taking is MULTI, INCRBY token, SET NX PX, PTTL, GET, EXEC. Whatever may only happen
+ * Taking is MULTI, INCRBY token, SET NX PX, PTTL, GET, PERSIST token, EXEC. Whatever may only happen
  * to our own lock is WATCH and GET, and if the value is ours MULTI, DEL or PEXPIRE,
  * EXEC: nothing happens if the key changed in between. An EXEC ends every WATCH of the
  * connection, so that all of this goes through one queue of jobs, one at a time.
@@ -174,11 +174,14 @@ static void job_take(struct redis_session *me, struct job *job)
                               { "NX", 2 },  { "PX", 2 }, numbers.arg[1] };
     struct resp_arg left[] = { { "PTTL", 4 }, name };
     struct resp_arg get[] = { { "GET", 3 }, name };
+    /* A client with scripts may have given the counter a time to live. */
+    struct resp_arg keep[] = { { "PERSIST", 7 }, key };
     send_word(me, "MULTI", ignore_reply, NULL);
     send(me, NULL, count, 3, ignore_reply);
     send(me, NULL, set, 6, ignore_reply);
     send(me, NULL, left, 2, ignore_reply);
     send(me, NULL, get, 2, ignore_reply);
+    send(me, NULL, keep, 2, ignore_reply);
     send_word(me, "EXEC", take_done, job);
 }
 

@@ -12,6 +12,7 @@
 -- fenced lock was given.
 
 K.name, K.token, K.info, K.queue, K.fair, K.patience = unpack(KEYS, 1, 6)
+K.token_ms = ARGV[2] == 's' and TOKEN_MS
 local token = tonumber(ARGV[1])
 
 local function mutex_drop(owner, r)

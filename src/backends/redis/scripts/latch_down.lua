@@ -21,6 +21,9 @@ elseif not left then
     return 0
 elseif left > by then
     left = call('DECRBY', K.name, by)
+    if call('HEXISTS', K.info, '#kind') == 1 then
+        latch_note()
+    end
 else
     left = 0
     call('DEL', K.name)

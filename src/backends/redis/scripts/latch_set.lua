@@ -21,8 +21,7 @@ end
 -- Waiters of the one before, which Redisson opened.
 latch_open()
 call('SET', K.name, count)
-call('HSET', K.info, '#kind', 'l')
-call('PEXPIRE', K.info, LATCH_MS)
+latch_note()
 call('SET', K.done, 1, 'PX', OPENED_MS)
 call('PUBLISH', K.channel, '1')
 return 1

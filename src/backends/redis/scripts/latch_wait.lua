@@ -18,6 +18,8 @@ elseif not left then
     -- Opened by Redisson: those who wait do not know yet.
     if call('EXISTS', K.queue) == 1 then
         latch_open()
+    elseif call('HGET', K.info, '#kind') == 'l' then
+        call('DEL', K.info)
     end
     return { 1 }
 elseif call('SISMEMBER', K.opened, me) == 1 then

@@ -106,6 +106,9 @@ local function give(_, r)
     if not token then
         return nil
     end
+    if K.token_ms then
+        call('PEXPIRE', K.token, text(K.token_ms + r.ttl))
+    end
     r.state, r.token, r.span, r.since = 'h', token, span, now_text
     return true
 end

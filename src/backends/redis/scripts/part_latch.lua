@@ -2,7 +2,9 @@
 -- The count-down latch, Redisson's: a counter, gone when it is open. INFO has #kind l
 -- for one of ours; `opened` the waiters that were told, for those who ask again.
 
-local OPENED_MS, LATCH_MS = 60000, 86400000
+-- How long it is remembered who was told; that a counter is a latch, since the last time
+-- that one of ours touched it (Redisson may open it without a word to us).
+local OPENED_MS, LATCH_MS = 60000, 3600000
 
 -- What is left; nil if it is open, false if the name is something else.
 local function latch_read()
@@ -13,6 +15,12 @@ local function latch_read()
     end
     local kind = call('HGET', K.info, '#kind')
     return number and (not kind or kind == 'l') and tonumber(number) or false
+end
+
+-- Notes that a counter is a latch, for whoever looks.
+local function latch_note()
+    call('HSET', K.info, '#kind', 'l')
+    keep(K.info, LATCH_MS)
 end
 
 -- Tells everybody who waits.

@@ -2,6 +2,12 @@
 -- The plain lock of many libraries: a string with the owner's random value and a TTL.
 -- The value is the ticket's id, and the owner in QUEUE and INFO too.
 
+-- So much longer than the lease the last token is remembered. Numbers follow the clock,
+-- so that the next one is larger all the same, unless the clock was set back by more. In
+-- Redisson's layout it stays for ever: its fenced lock counts on from there, and would
+-- begin again with 1.
+local TOKEN_MS = 86400000
+
 local taken
 
 local function simple_fits(r)

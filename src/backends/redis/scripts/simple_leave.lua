@@ -7,6 +7,7 @@
 -- reply 1 it was there and is no more, 0 it was not there
 
 K.name, K.token, K.info, K.queue = unpack(KEYS)
+K.token_ms = TOKEN_MS
 
 if simple_drop(ARGV[1]) then
     return 1

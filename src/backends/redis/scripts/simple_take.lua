@@ -8,6 +8,7 @@
 --       when it lets go, so ask from time to time
 
 K.name, K.token, K.info, K.queue = unpack(KEYS)
+K.token_ms = TOKEN_MS
 local me, ttl, reserve, inbox, slot, details, flags = unpack(ARGV)
 
 clock()
