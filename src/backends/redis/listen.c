@@ -108,7 +108,7 @@ static bool hears(const struct listener *listener, const char *channel, size_t l
 static void latch_opened(struct redis_session *me, struct hf_ticket *ticket)
 {
     struct hf_grant grant = { .token = 1, .span = 1 };
-    slot_give(me, ticket);
+    slot_settle(me, ticket);
     me->host->ops->granted(me->host, ticket, &grant);
 }
 

@@ -34,13 +34,24 @@ static void jobs_run(struct redis_session *me);
 
 /* ---- Answers --------------------------------------------------------------------- */
 
+/* After the last answer to an attempt nothing may touch the ticket, unless it is being
+ * withdrawn: then the answer to that is the last one. */
+static void drop_attempts(struct redis_session *me, const struct hf_ticket *ticket)
+{
+    for (HF_EACH(link, &me->jobs)) {
+        struct job *job = HF_CONTAINER(link, struct job, link);
+        if (job->ticket == ticket && job->kind != JOB_LEAVE)
+            job->ticket = NULL;
+    }
+}
+
 static void tell_failed(struct redis_session *me, struct job *job, const hf_error *why)
 {
     struct hf_lease lease = { job->sent_ns, job->ttl_ns };
     switch (job->kind) {
     case JOB_TAKE:
         if (why->code != HF_EUNREACHABLE && why->code != HF_EUNCERTAIN)
-            plain_forget(me, job->ticket);
+            drop_attempts(me, job->ticket);
         me->host->ops->failed(me->host, job->ticket, why);
         break;
     case JOB_LEAVE:
@@ -151,7 +162,7 @@ static void take_done(void *session, void *subject, uint64_t word,
     if (ours) {
         me->host->ops->granted(me->host, ticket, &grant);
     } else if (try) {
-        plain_forget(me, ticket);
+        drop_attempts(me, ticket);
         me->host->ops->busy(me->host, ticket);
     } else {
         me->host->ops->queued(me->host, ticket, poll_ms(me, left) * HF_NS_PER_MS);

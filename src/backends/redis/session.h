@@ -4,7 +4,8 @@
  *
  * A ticket the server may know of has a slot, a small number that the scripts keep and
  * that comes back in every message about it. ticket->store[]:
- *   [0] slot + 1, 0 for none; above 32 bits: calls about it that are under way
+ *   [0] slot + 1, 0 for none; above 32 bits: calls about it that are under way;
+ *       the highest: it is being withdrawn
  *   [1] struct listener *, NULL for none
  *   [2] a moment before the request that queued it was sent, ns: a pushed grant cannot
  *       be older, however late it is read
@@ -82,7 +83,12 @@ void slot_free(struct redis_session *me, uint32_t slot);
  * that is still under way may touch it. */
 void slot_give(struct redis_session *me, struct hf_ticket *ticket);
 
+/* The same for an answer to an attempt. While the ticket is being withdrawn it is not the
+ * last one: nothing is given back before the withdrawal is answered. */
+void slot_settle(struct redis_session *me, struct hf_ticket *ticket);
+
 #define ONE_CALL (UINT64_C(1) << 32)
+#define LEAVING (UINT64_C(1) << 63)
 static inline uint32_t slot_of(const struct hf_ticket *ticket)
 {
     return (uint32_t)ticket->store[0];

@@ -68,6 +68,12 @@ void slot_give(struct redis_session *me, struct hf_ticket *ticket)
     ticket->store[0] = 0;
 }
 
+void slot_settle(struct redis_session *me, struct hf_ticket *ticket)
+{
+    if (!(ticket->store[0] & LEAVING))
+        slot_give(me, ticket);
+}
+
 static struct hf_ticket *ticket_in(const struct redis_session *me, uint32_t slot)
 {
     uintptr_t there = me->slots[slot];

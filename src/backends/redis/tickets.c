@@ -199,7 +199,7 @@ static bool take_granted(struct redis_session *me, struct hf_ticket *ticket,
         return false;
     listen_end(me, ticket);
     if (ticket->kind == HF_LATCH)
-        slot_give(me, ticket);
+        slot_settle(me, ticket);
     me->host->ops->granted(me->host, ticket, &grant);
     return true;
 }
@@ -256,13 +256,13 @@ static void take_reply(void *session, void *subject, uint64_t word,
     } else if (rc == 0 && answer == TAKE_QUEUED) {
         take_queued(me, ticket, nodes, sent_ns);
     } else if (rc == 0 && answer == TAKE_BUSY) {
-        slot_give(me, ticket);
+        slot_settle(me, ticket);
         me->host->ops->busy(me->host, ticket);
     } else {
         if (rc == 0)
             rc = hf__fail(&why, HF_ECORRUPT, "the server's answer makes no sense");
         if (rc != HF_EUNREACHABLE && rc != HF_EUNCERTAIN)
-            slot_give(me, ticket);
+            slot_settle(me, ticket);
         me->host->ops->failed(me->host, ticket, &why);
     }
 }
@@ -367,7 +367,7 @@ void ticket_leave(struct redis_session *me, struct hf_ticket *ticket, link_reply
     args_init(&args);
     args_text(&args, owner, owner_write(owner, me->layout, &ticket->id));
     args_letter(&args, kind->letter);
-    ticket->store[0] += ONE_CALL;
+    ticket->store[0] = (ticket->store[0] + ONE_CALL) | LEAVING;
     link_eval(me->link, kind->leave, keys.key, keys.count, args.arg, args.count, reply,
               ticket, 0);
 }

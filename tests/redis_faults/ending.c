@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Ends that come while an answer is on its way: an acquire is cancelled before
+ * the server's word on it is read. The withdrawal follows it on the wire, and its own
+ * answer ends the op. Requests are never repeated here: one whose
+ * answer is dropped does not end.
+ */
+#include "cases.h"
+
+#include <stdio.h>
+
+#define NEVER_MS 600000
+
+/* One that is driven by hand, so that nothing is read before the case says so. */
+static hf_client *driven(const char *more)
+{
+    char url[256];
+    hf_client *client = NULL;
+    hf_options options = HF_OPTIONS_INIT;
+    options.driver = HF_DRIVER_USER;
+    options.request_timeout_ms = NEVER_MS;
+    snprintf(url, sizeof url, "redis+unix://%s?protocol=%d&timeout=%d%s",
+             world.server.socket, world.protocol, NEVER_MS, more);
+    CHECK_RC(hf_open(url, &options, &client, NULL), 0);
+    return client;
+}
+
+/* Asks once, so that the server knows the scripts; then asks, and cancels before the
+ * answer is read. */
+static void cancelled(const char *more, const hf_want *want, int code)
+{
+    hf_op *op = NULL;
+    hf_hold *none = NULL;
+    hf_acquire_options how = HF_ACQUIRE_OPTIONS_INIT;
+    hf_client *client = driven(more);
+    for (int round = 0; round < 2; round++) {
+        CHECK_RC(hf_acquire_async(client, want, 1, &how, NULL, NULL, &op, NULL), 0);
+        if (round == 1)
+            hf_op_cancel(op);
+        EVENTUALLY(hf_op_done(op))
+        hf_dispatch(client, NULL);
+        CHECK_RC(hf_op_wait(op, 0, &none, NULL), round == 1 ? HF_ECANCELLED : code);
+        hf_op_free(op);
+    }
+    hf_close(client);
+}
+
+static void cancelled_when_busy(void)
+{
+    hf_want want = hf_mutex("taken"), plain = hf_mutex("simple");
+    world_start(NULL);
+    CHECK(rival_try("taken"));
+    raw_say(world.raw, "SET simple rival");
+    cancelled("", &want, HF_EBUSY);
+    cancelled("&layout=simple", &plain, HF_EBUSY);
+    cancelled("&layout=simple&script=off", &plain, HF_EBUSY);
+    rival_release("taken");
+    raw_say(world.raw, "DEL simple");
+    check_nothing_left(0);
+    report("cancelled, and busy is on its way", 0, "HF_ECANCELLED");
+}
+
+static void cancelled_when_refused(void)
+{
+    hf_want want = hf_mutex("list");
+    world_start(NULL);
+    raw_say(world.raw, "RPUSH list a");
+    cancelled("", &want, HF_EMISMATCH);
+    cancelled("&layout=simple", &want, HF_EMISMATCH);
+    cancelled("&layout=simple&script=off", &want, HF_EMISMATCH);
+    raw_say(world.raw, "DEL list");
+    check_nothing_left(0);
+    report("cancelled, and an error is on its way", 0, "HF_ECANCELLED");
+}
+
+const struct fault_case ending_cases[] = {
+    { "cancelled-when-busy", cancelled_when_busy },
+    { "cancelled-when-refused", cancelled_when_refused },
+    { NULL, NULL },
+};
