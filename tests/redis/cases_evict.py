@@ -182,6 +182,51 @@ def case_inspect_foreign(w):
     assert rows(w) == [["h", "r", JAVA, 1, 0, 0]] and w.inspect()[0][8] > 29000
 
 
+def case_inspect_pages(w):
+    w.take(0)
+    for i in range(1, 300):
+        w.redis("RPUSH", w.queue, owner(i))
+    for i in range(300, 400):
+        w.redis("RPUSH", w.fair, owner(i))
+    assert [r[6] for r in w.inspect()] == [0] + list(range(399))
+    w.redis("FLUSHALL")
+    w.redis("HSET", w.name, "mode", "read")
+    readers = [owner(i) for i in range(400)]
+    for fields in (400, 1000):  # scanned in one step, and in many
+        readers = [owner(i) for i in range(fields)]
+        for reader in readers:
+            w.redis("HSET", w.name, reader, 1)
+        assert sorted(r[2] for r in w.inspect()) == readers
+    w.redis("FLUSHALL")
+    for i in range(400):
+        w.redis("ZADD", w.permits, w.ms() + 90000, owner(i))
+        w.redis("ZADD", w.timeout, w.ms() + 90000, raw(i))
+    found = [r[2] for r in w.inspect()]
+    assert sorted(found[:400]) == sorted(found[400:]) == [owner(i) for i in range(400)]
+
+
+def case_inspect_no_lock(w):
+    """What is not ours has nothing to tell."""
+    for fields in (["age", 30], ["age", 30, "name", "x"], [JAVA, "x"], [JAVA, "-1"],
+                   [JAVA, 1, "age", 2], [JAVA + ":write", 1], ["mode", "dark"],
+                   ["mode", "read", "age", 2], ["a:1", 1]):
+        w.redis("HSET", w.name, *fields)
+        assert w.inspect() == [], fields
+        w.redis("DEL", w.name)
+    w.redis("SET", w.name, "x" * 5000)
+    assert w.inspect() == []
+    w.redis("DEL", w.name)
+    w.redis("RPUSH", w.name, "x")
+    assert w.inspect() == []
+    for key in (w.info, w.queue, w.fair, w.permits, w.timeout):
+        w.redis("SET", key, "x")
+    assert w.inspect() == []
+    w.redis("DEL", w.name)
+    java_takes(w, count=2)
+    w.redis("RPUSH", w.token, "x")
+    assert [r[:7] for r in w.inspect()] == [["h", "m", JAVA, 0, 2, 0, 0]]
+
+
 def case_inspect_others(w):
     w.take_rw(1, "w")
     assert rows(w) == [["h", "w", owner(1), 1, 0, 0]]

@@ -236,8 +236,17 @@ class World:
         return self.run("adopt", keys, before, token, *words, 1, 3)
 
     def inspect(self):
+        rows, section, place = [], 1, "0"
+        while section:
+            section, place, page = self.inspect_page(section, place)
+            assert len(page) <= 128
+            rows += page
+        return rows
+
+    def inspect_page(self, section=1, place="0"):
         return self.run("inspect", [self.name, self.info, self.queue, self.fair,
-                                    self.permits, self.timeout, self.token])
+                                    self.permits, self.timeout, self.token],
+                        section, place)
 
     # ---- What there is ----
 

@@ -102,7 +102,7 @@ static void answer(const struct resp *nodes)
     if (resp_is(resp_at(nodes, 0, 0), "SCAN"))
         say_page(nodes);
     else
-        say("*0\r\n");
+        say("*3\r\n:0\r\n+0\r\n*0\r\n");
     wait_until_read();
 }
 

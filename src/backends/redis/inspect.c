@@ -1,12 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Who holds and who waits: one script call for one name, SCAN and then one call per
- * name for a prefix.
+ * name for a prefix. A call brings a page of rows, and there is another one for the
+ * next page: a look holds neither the server nor the connection up, and a reply is never
+ * larger than what the link reads.
  *
  * A survey is an inspection under way. By prefix it walks the whole keyspace in steps
  * that do not hold the server up. Names are found by holdfast's own side keys, and
  * among hashes (a lock of Redisson's is one); a counter that only Redisson knows cannot
- * be told from any other string, so it is found by its exact name alone.
+ * be told from any other string, so it is found by its exact name alone. The script has
+ * nothing to tell of a hash that is no lock.
+ *
+ * Names are told in their order. Some are asked for in one flight; if one of them has
+ * more than a page, the answers behind it come too early: they are dropped, and these
+ * names are asked for again when that one is through.
  */
 #include "session.h"
 
@@ -26,6 +33,8 @@ struct survey {
     bool hashes;        /* the second walk, over hashes */
     size_t under_way;   /* calls not answered yet */
     size_t next;        /* of `names`, to be asked for */
+    uint32_t flight;    /* answers to those before are dropped */
+    bool paging;        /* one name alone, until its last page */
     size_t count, room; /* names found, sorted and single before they are asked for */
     char **names;
 };
@@ -209,6 +218,37 @@ static void tell_row(struct redis_session *me, struct survey *survey, const char
 
 static void survey_step(struct redis_session *me, struct survey *survey);
 
+static void ask_page(struct redis_session *me, struct survey *survey, size_t index,
+                     int64_t section, const char *place, size_t place_len);
+
+static const char *name_at(const struct survey *survey, size_t index)
+{
+    return survey->names ? survey->names[index] : survey->request->name;
+}
+
+/* A page: {section, place, {row ...}}. False if it is none. */
+static bool page_told(struct redis_session *me, struct survey *survey, size_t index,
+                      const struct resp *nodes)
+{
+    int64_t section;
+    struct row row;
+    const struct resp *place = resp_at(nodes, 0, 1), *rows = resp_at(nodes, 0, 2);
+    if (!place || place->type != RESP_TEXT || !rows || rows->type != RESP_ARRAY ||
+        !resp_number(resp_at(nodes, 0, 0), &section))
+        return false;
+    uint32_t first = (uint32_t)(rows - nodes);
+    for (uint32_t i = first + 1; i < rows->next; i = nodes[i].next)
+        if (read_row(nodes, i, &row))
+            tell_row(me, survey, name_at(survey, index), &row);
+    survey->paging = section != 0;
+    if (survey->paging) {
+        survey->flight++;
+        survey->next = index + 1;
+        ask_page(me, survey, index, section, place->text, place->len);
+    }
+    return true;
+}
+
 static void inspect_reply(void *session, void *subject, uint64_t word,
                           const struct resp *nodes, int64_t sent_ns,
                           const hf_error *gone)
@@ -217,29 +257,30 @@ static void inspect_reply(void *session, void *subject, uint64_t word,
     struct redis_session *me = session;
     struct survey *survey = subject;
     hf_error why;
-    struct row row;
     int rc = reply_error(nodes, gone, &why);
-    survey_heard(me, survey, nodes);
-    /* Found by prefix it may be any hash; and what is no lock has nothing to tell. */
-    if (rc != 0 && !(rc == HF_EMISMATCH && survey->names))
+    bool early = word >> 32 != survey->flight;
+    if (rc == 0 && !early && survey->request && survey->rc == 0 &&
+        !page_told(me, survey, (uint32_t)word, nodes))
+        rc = hf__fail(&why, HF_ECORRUPT, "the server's answer makes no sense");
+    if (rc != 0)
         survey_fail(survey, rc, &why);
-    if (rc == 0 && nodes[0].type == RESP_ARRAY && survey->request) {
-        const char *name = survey->names ? survey->names[word] : survey->request->name;
-        for (uint32_t i = 1; i < nodes[0].next; i = nodes[i].next)
-            if (read_row(nodes, i, &row))
-                tell_row(me, survey, name, &row);
-    }
+    survey_heard(me, survey, nodes);
     survey_step(me, survey);
 }
 
-static void ask_name(struct redis_session *me, struct survey *survey, const char *name,
-                     size_t index)
+static void ask_page(struct redis_session *me, struct survey *survey, size_t index,
+                     int64_t section, const char *place, size_t place_len)
 {
+    const char *name = name_at(survey, index);
     struct keys keys;
+    struct args args;
     keys_fill(&keys, inspect_keys, name, strlen(name));
+    args_init(&args);
+    args_number(&args, section);
+    args_text(&args, place, place_len);
     survey->under_way++;
-    link_eval(me->link, &script_inspect, keys.key, keys.count, NULL, 0, inspect_reply,
-              survey, index);
+    link_eval(me->link, &script_inspect, keys.key, keys.count, args.arg, args.count,
+              inspect_reply, survey, (uint64_t)survey->flight << 32 | index);
 }
 
 /* Keeps some calls under way until all names were asked for. Calls may be answered
@@ -248,10 +289,10 @@ static void ask_name(struct redis_session *me, struct survey *survey, const char
 static void survey_step(struct redis_session *me, struct survey *survey)
 {
     survey->under_way++; /* keeps it alive meanwhile */
-    while (survey->rc == 0 && survey->request && survey->next < survey->count &&
-           survey->under_way <= PIPELINE) {
+    while (survey->rc == 0 && survey->request && !survey->paging &&
+           survey->next < survey->count && survey->under_way <= PIPELINE) {
         size_t index = survey->next++;
-        ask_name(me, survey, survey->names[index], index);
+        ask_page(me, survey, index, 1, "0", 1);
     }
     if (--survey->under_way == 0)
         survey_end(me, survey);
@@ -361,5 +402,5 @@ void redis_inspect(struct redis_session *me, struct hf_request *request)
     if (request->prefix)
         scan(me, survey, &start);
     else
-        ask_name(me, survey, request->name, 0);
+        ask_page(me, survey, 0, 1, "0", 1);
 }

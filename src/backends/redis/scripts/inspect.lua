@@ -1,94 +1,177 @@
 -- SPDX-License-Identifier: MIT
 -- uses: base, names
--- Says who holds a name and who waits for it, Redisson's clients too.
+-- Says who holds a name and who waits for it, Redisson's clients too; a page at a time.
 --
 -- KEYS  name, INFO, QUEUE, fair queue, zsets of permits and of expiring permits, token
--- reply rows {role, kind, owner, token, permits, limit, place, since ms, left ms,
---       details}
+-- ARGV  section and place in it where the page begins: 1 and 0 for the first one
+-- reply {section, place, {row ...}}: where the next page begins, section 0: this was
+--       the last. A row is
+--       {role, kind, owner, token, permits, limit, place, since ms, left ms, details}
 --       role: h holder, w waiter, l a latch that counts (permits: what is
 --       left), c a cell (token: its version), s a counter nobody of ours has made, a
 --       semaphore's or a latch's (permits: its value). kind as in records.
 --       since -1: not known (one of Redisson's; its details are its owner). left -1:
 --       none
+--
+-- The keys may be an application's: what is not a lock of ours or of Redisson's has
+-- nothing to tell, and however large it is, no more than a page of it is read.
+
+-- Rows of a page, and bytes of a text in one.
+local PAGE, TEXT_MAX = 128, 1024
 
 K.name, K.info, K.queue, K.fair, K.permits, K.timeout, K.token = unpack(KEYS)
 clock()
 
 local rows = {}
-local limit = tonumber(call('HGET', K.info, '#limit') or 0)
+
+local function is(key, kind)
+    return call('TYPE', key).ok == kind
+end
+
+local noted = is(K.info, 'hash')
+local limit = noted and tonumber(call('HGET', K.info, '#limit') or 0) or 0
 
 local function row(role, kind, owner, permits, place, left, token)
-    local r = record_read(owner ~= '' and call('HGET', K.info, owner))
+    local r = noted and owner ~= '' and record_read(call('HGET', K.info, owner)) or nil
     if r and r.state ~= role then
         r = nil
     end
     local since = r and now - tonumber(r.since) or -1
     token = r and tonumber(r.token) or token or 0
-    table.insert(rows, { role, r and r.kind or kind, owner, token,
-        r and tonumber(r.permits) or permits, limit, place, since, left,
-        r and r.details or owner })
+    table.insert(rows, { role, r and r.kind or kind, string.sub(owner, 1, TEXT_MAX),
+        token, r and tonumber(r.permits) or permits, limit, place, since, left,
+        string.sub(r and r.details or owner, 1, TEXT_MAX) })
 end
 
-local function hash_rows()
-    local fields, all = call('HGETALL', K.name), {}
-    for i = 1, #fields, 2 do
-        all[fields[i]] = fields[i + 1]
+-- A UUID and a thread, and how often it is in.
+local OWNER = '^%x+%-%x+%-%x+%-%x+%-%x+:%d+'
+
+local function count_of(field, value)
+    local owner, writes = string.gsub(field, ':write$', '')
+    if #owner > 64 or not string.find(owner, OWNER .. '$') or #value > 9 or
+        not string.find(value, '^%d+$') then
+        return nil
     end
+    return tonumber(value), owner, writes == 1
+end
+
+-- A mutex has one field, and no other.
+local function mutex_row()
+    local found = call('HGETALL', K.name)
+    local count, owner, writes = count_of(found[1], found[2])
+    if count and not writes then
+        local token = redis.pcall('GET', K.token)
+        row('h', 'm', owner, count, 0, call('PTTL', K.name),
+            type(token) == 'string' and tonumber(token) or 0)
+    end
+end
+
+-- A read-write lock has `mode` and its holders. A small hash is scanned in one step: the
+-- place is the cursor, and how many fields behind it were on an earlier page.
+local function rw_rows(place)
     local left = call('PTTL', K.name)
-    if all.holdfast_version then
-        row('c', 'c', '', 0, 0, left, tonumber(all.holdfast_version))
+    local cursor, skip = string.match(place, '^(%d+) (%d+)$')
+    cursor, skip = cursor or '0', tonumber(skip or 0)
+    repeat
+        local step = call('HSCAN', K.name, cursor, 'COUNT', PAGE)
+        for i = 2 * skip + 1, #step[2], 2 do
+            local field = step[2][i]
+            local count, owner, writes = count_of(field, step[2][i + 1])
+            if #rows == PAGE then
+                return cursor .. ' ' .. text((i - 1) / 2)
+            elseif count and writes then
+                row('h', 'w', owner, count, 0, left)
+            elseif count then
+                row('h', 'r', owner, count, 0, call('PTTL', reader_key(owner)))
+            elseif field ~= 'mode' then
+                return nil
+            end
+        end
+        cursor, skip = step[1], 0
+    until cursor == '0'
+end
+
+local function string_row()
+    if call('STRLEN', K.name) > TEXT_MAX then
         return
     end
-    local mode = all.mode
-    all.mode = nil
-    for field, count in pairs(all) do
-        local owner, writes = string.gsub(field, ':write$', '')
-        if not mode then
-            row('h', 'm', owner, tonumber(count), 0, left,
-                tonumber(call('GET', K.token) or 0))
-        elseif writes == 1 then
-            row('h', 'w', owner, tonumber(count), 0, left)
-        else
-            row('h', 'r', owner, tonumber(count), 0, call('PTTL', reader_key(owner)))
-        end
-    end
-end
-
-local function zset_rows(key, kind)
-    local found = call('ZRANGE', key, 0, -1, 'WITHSCORES')
-    for i = 1, #found, 2 do
-        local owner = kind == 'e' and permit_owner(found[i]) or found[i]
-        row('h', kind, owner, 1, 0, tonumber(found[i + 1]) - now)
-    end
-end
-
-local function string_rows()
     local value = call('GET', K.name)
-    local kind = call('HGET', K.info, '#kind')
-    if not string.find(value, '^-?%d+$') or #value == 32 then
+    local kind = noted and call('HGET', K.info, '#kind')
+    if not string.find(value, '^-?%d+$') or #value > 15 then
         row('h', 'm', value, 1, 0, call('PTTL', K.name))
     elseif kind == 'l' then
         row('l', 'l', '', tonumber(value), 0, -1)
     elseif not kind then
-        local guess = call('EXISTS', K.timeout) == 1 and 'e' or 'p'
+        local guess = is(K.timeout, 'zset') and 'e' or 'p'
         row('s', guess, '', tonumber(value), 0, -1)
     end
 end
 
-local kind = call('TYPE', K.name).ok
-if kind == 'hash' then
-    hash_rows()
-elseif kind == 'string' then
-    string_rows()
-end
-zset_rows(K.permits, 'p')
-zset_rows(K.timeout, 'e')
-
-local place = 0
-for _, queue in ipairs({ K.queue, K.fair }) do
-    for _, owner in ipairs(call('LRANGE', queue, 0, -1)) do
-        row('w', 'f', owner, 1, place, -1)
-        place = place + 1
+local function name_rows(place)
+    if is(K.name, 'string') then
+        return string_row()
+    elseif not is(K.name, 'hash') then
+        return nil
+    end
+    local found = call('HMGET', K.name, 'holdfast_version', 'mode')
+    if found[1] then
+        row('c', 'c', '', 0, 0, call('PTTL', K.name), tonumber(found[1]) or 0)
+    elseif found[2] == 'read' or found[2] == 'write' then
+        return rw_rows(place)
+    elseif call('HLEN', K.name) == 1 then
+        return mutex_row()
     end
 end
-return rows
+
+local function zset_rows(place, key, kind)
+    if not is(key, 'zset') then
+        return nil
+    end
+    local last = place + PAGE - #rows - 1
+    local found = call('ZRANGE', key, place, text(last), 'WITHSCORES')
+    for i = 1, #found, 2 do
+        local member = found[i]
+        local left = math.max(-2 ^ 52, math.min(2 ^ 52, tonumber(found[i + 1]) - now))
+        if kind == 'p' then
+            row('h', kind, member, 1, 0, left)
+        elseif #member == 16 then
+            row('h', kind, permit_owner(member), 1, 0, left)
+        end
+    end
+    return #found > 2 * (last - place) and text(last + 1) or nil
+end
+
+local function list_rows(place, key, before)
+    if not is(key, 'list') then
+        return nil
+    end
+    local last = place + PAGE - #rows - 1
+    for i, owner in ipairs(call('LRANGE', key, place, text(last))) do
+        row('w', 'f', owner, 1, before + place + i - 1, -1)
+    end
+    return #rows == PAGE and text(last + 1) or nil
+end
+
+local sections = {
+    name_rows,
+    function(place) return zset_rows(place, K.permits, 'p') end,
+    function(place) return zset_rows(place, K.timeout, 'e') end,
+    function(place) return list_rows(place, K.queue, 0) end,
+    function(place)
+        local before = is(K.queue, 'list') and call('LLEN', K.queue) or 0
+        return list_rows(place, K.fair, before)
+    end,
+}
+
+local section, place = tonumber(ARGV[1]), ARGV[2]
+while section <= #sections do
+    if #rows == PAGE then
+        return { section, place, rows }
+    end
+    local more = sections[section](place)
+    if more then
+        return { section, more, rows }
+    end
+    section, place = section + 1, '0'
+end
+return { 0, '0', rows }
