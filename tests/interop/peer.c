@@ -15,6 +15,8 @@
  *   revoked KIND NAME MS            revoked | timeout (a watched hold was asked for)
  *   revoke KIND NAME                asked | CODE
  *   loop KIND NAME MS FILE SEAT     done ROUNDS WRONG (see table.h)
+ *   contest KIND NAME MS FILE SEAT  done ROUNDS WRONG LONGEST (wait, ms): the same, holds
+ *                                   for 0.5 ms, and others wait as they do by default
  *
  * KIND is mutex, fenced (the same here), reentrant, fair, read, write, multi (a NAME
  * of two names with a + between), permits:K:LIMIT or expiring:LIMIT. Ends with its
@@ -312,8 +314,12 @@ static void do_who(char **word)
 
 /* ---- Contention ------------------------------------------------------------------ */
 
+#define CONTEST_HOLD_US 500
+
 static void do_loop(char **word)
 {
+    bool contest = strcmp(word[0], "contest") == 0;
+    int64_t longest = 0;
     int64_t end = now_ms() + number_of(word[3]);
     struct table table;
     long rounds = 0;
@@ -322,11 +328,15 @@ static void do_loop(char **word)
 
     while (rc == 0 && now_ms() < end) {
         hf_hold *hold;
+        int64_t since = now_ms();
 
         rc = acquire(word[1], word[2], 60000, 0, &hold, &why);
         if (rc != 0)
             break;
+        longest = now_ms() - since > longest ? now_ms() - since : longest;
         table_sit(&table, hf_hold_token(hold, 0));
+        if (contest)
+            usleep(CONTEST_HOLD_US); /* pause: what is done under the lock */
         table_rise(&table);
         rounds++;
         rc = hf_release(hold, &why);
@@ -336,7 +346,7 @@ static void do_loop(char **word)
     if (rc != 0)
         answer_code(rc, &why);
     else
-        printf("done %ld %ld\n", rounds, table.wrong);
+        printf("done %ld %ld %lld\n", rounds, table.wrong, (long long)longest);
     table_done(&table);
 }
 
@@ -353,7 +363,7 @@ static const struct verb {
     { "latch-wait", 3, do_latch }, { "latch-count", 2, do_latch },
     { "who", 2, do_who },          { "loop", 6, do_loop },
     { "watch", 3, do_watch },      { "revoked", 4, do_revoked },
-    { "revoke", 3, do_revoke },
+    { "revoke", 3, do_revoke },    { "contest", 6, do_loop },
 };
 
 static int words_of(char *line, char **word, int room)

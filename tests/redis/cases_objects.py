@@ -181,3 +181,80 @@ def case_latch_opened_by_redisson_leaves_little(w):
     w.redis("DEL", w.name)
     assert w.latch_wait(1) == [1]
     assert w.redis("EXISTS", w.info) == 0
+
+
+def simple_shut(w, ms=10000):
+    """The key was never left open for so long."""
+    w.redis("HSET", w.info, "#shut", w.ms() - ms)
+
+
+def case_simple_window(w):
+    """After many hand-overs the key is left open, and nobody of ours takes it."""
+    for number in (1, 2, 3, 4):
+        w.simple_take(number)
+    w.simple_leave(1)
+    assert w.hash(w.info)["#shut"] and w.redis("GET", w.name) == "%032x" % 2
+    w.heard()
+    simple_shut(w)
+    assert w.simple_leave(2) == 1 and w.redis("EXISTS", w.name) == 0
+    told = [line.split() for _, line in w.heard()]
+    assert [words[:3] for words in told] == [["w", str(n), "%032x" % n] for n in (3, 4)]
+    assert 0 < int(told[0][3]) < int(told[1][3]) <= 400
+    reply = w.simple_take(1)
+    assert reply[0] == 2 and 0 < reply[1] <= 300 and reply[2:4] == [2, 0]
+    assert w.simple_take(3)[0] == 2 and w.simple_take(5, flags="t")[0] == 3
+    assert w.heard() == []
+    w.redis("HSET", w.info, "#open", w.ms() - 1)
+    assert w.simple_take(1)[0] == 2
+    assert w.heard()[0][1].startswith("g 3 %032x " % 3)
+    assert "#open" not in w.hash(w.info)
+    for number in (3, 4, 1):
+        assert w.simple_leave(number) == 1
+    assert w.keys() == []
+
+
+def case_simple_window_stranger(w):
+    """One that comes is looked after; when it lets go the lock is left open again."""
+    for number in (1, 2, 3):
+        w.simple_take(number)
+    simple_shut(w)
+    w.simple_leave(1)
+    w.redis("SET", w.name, "theirs", "NX", "PX", 30000)
+    reply = w.simple_take(2)
+    assert reply[0] == 2 and reply[2] == 0 and 1 < reply[3] < 20
+    assert w.simple_take(2)[3] == 1 and w.simple_take(3)[3] == 0
+    w.redis("SET", w.name, "their next", "PX", 30000)
+    assert 1 < w.simple_take(2)[3] < 20
+    w.redis("DEL", w.name)
+    w.redis("HSET", w.info, "#open", w.ms() + 300)
+    assert w.simple_take(2)[0] == 1
+    w.simple_leave(2)
+    assert w.redis("EXISTS", w.name) == 0 and w.simple_take(3)[0] == 2
+    w.redis("HSET", w.info, "#open", w.ms() - 1)
+    assert w.simple_take(3)[0] == 1
+    w.simple_take(1)
+    simple_shut(w, 200)  # they are near: the next window is not far
+    w.simple_leave(3)
+    assert w.redis("EXISTS", w.name) == 0
+
+
+def case_simple_window_none(w):
+    """No window: there are no strangers, nobody waits, the clock was set back."""
+    w.simple_take(1)
+    w.simple_take(2)
+    simple_shut(w)
+    w.simple_leave(1, 0)
+    assert w.redis("GET", w.name) == "%032x" % 2
+    simple_shut(w)
+    w.simple_leave(2)
+    assert w.keys() == [] and w.simple_take(1)[0] == 1
+    w.simple_take(2)
+    w.redis("HSET", w.info, "#open", w.ms() + 3600000)
+    w.simple_leave(1)
+    assert w.redis("GET", w.name) == "%032x" % 2
+    w.simple_take(3)
+    simple_shut(w)
+    w.simple_leave(2)
+    assert w.redis("EXISTS", w.name) == 0
+    w.redis("LPOP", w.queue)
+    assert w.simple_take(4)[0] == 1  # as good as a stranger

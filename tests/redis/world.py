@@ -217,8 +217,9 @@ class World:
         words = self.words(number, ttl, reserve, flags, "s")[1:-1]
         return self.run("simple_take", self.rw_keys()[:4], "%032x" % number, *words)
 
-    def simple_leave(self, number):
-        return self.run("simple_leave", self.rw_keys()[:4], "%032x" % number)
+    def simple_leave(self, number, strangers=1):
+        return self.run("simple_leave", self.rw_keys()[:4], "%032x" % number, "s",
+                        strangers)
 
     def evict(self, token, *layout):
         keys = self.mutex_keys() + [self.rw_channel, self.sc_channel, self.permits,

@@ -109,7 +109,7 @@ int main(int argc, char **argv)
     const struct fault_case *const groups[] = { connection_cases, server_cases,
                                                 access_cases,     wire_cases,
                                                 name_cases,       ending_cases,
-                                                looking_cases };
+                                                looking_cases,    stranger_cases };
     const char *pick = NULL;
     world.protocol = 3;
     for (int i = 1; i < argc; i++)

@@ -16,6 +16,9 @@
 
 #include <string.h>
 
+/* The longest that the server may ask a waiter not to look. */
+#define LATER_MAX_MS 1000
+
 struct listener {
     struct hf_link link;
     struct hf_ticket *ticket;
@@ -187,6 +190,17 @@ static void inbox_granted(struct redis_session *me, struct hf_ticket *ticket,
         me->host->ops->granted(me->host, ticket, &grant);
 }
 
+/* It is not our turn yet: nothing to be asked for before that many milliseconds. */
+static void inbox_later(struct redis_session *me, struct hf_ticket *ticket,
+                        const char *at, const char *end)
+{
+    uint64_t ms;
+    if (!next_number(&at, end, &ms) || ms > LATER_MAX_MS)
+        me->host->ops->notice(me->host, ticket);
+    else
+        me->host->ops->queued(me->host, ticket, (int64_t)(ms + 1) * HF_NS_PER_MS);
+}
+
 static void inbox_message(struct redis_session *me, const char *at, const char *end)
 {
     struct resp_arg what = next_word(&at, end);
@@ -203,6 +217,9 @@ static void inbox_message(struct redis_session *me, const char *at, const char *
         break;
     case 'n':
         me->host->ops->notice(me->host, ticket);
+        break;
+    case 'w':
+        inbox_later(me, ticket, at, end);
         break;
     case 'o':
         latch_opened(me, ticket);

@@ -110,7 +110,7 @@ static int read_settings(struct redis_session *me, const struct hf_url *url,
                          struct link_settings *settings, hf_error *why)
 {
     int64_t connect_ms, timeout_ms, protocol;
-    bool simple, off;
+    bool simple, off, alone;
     int rc = read_address(url, settings, why);
     if (rc == 0)
         rc = read_tls(url, &settings->stream, why);
@@ -118,6 +118,8 @@ static int read_settings(struct redis_session *me, const struct hf_url *url,
         rc = one_of(url, "layout", "redisson", "simple", &simple, why);
     if (rc == 0)
         rc = one_of(url, "script", "on", "off", &off, why);
+    if (rc == 0)
+        rc = one_of(url, "strangers", "on", "off", &alone, why);
     if (rc == 0)
         rc = hf__url_number(url, "connect_timeout", 1, 600000, 5000, &connect_ms, why);
     if (rc == 0)
@@ -128,6 +130,9 @@ static int read_settings(struct redis_session *me, const struct hf_url *url,
         return rc;
     if (off && !simple)
         return hf__fail(why, HF_EURL, "script=off works with layout=simple only");
+    if (hf__url_option(url, "strangers") && !simple)
+        return hf__fail(why, HF_EURL, "strangers= works with layout=simple only");
+    me->strangers = !alone;
     me->layout = simple ? LAYOUT_SIMPLE : LAYOUT_REDISSON;
     me->scripts = !off;
     settings->stream.connect_ns = connect_ms * HF_NS_PER_MS;
@@ -259,9 +264,10 @@ static bool redis_pass(void *session, struct hf_ticket *ticket, uint64_t token)
 
 static const char *const schemes[] = { "redis", "rediss", "redis+unix", NULL };
 static const char *const options[] = {
-    "client_name",   "connect_timeout", "db",       "layout",     "password_env",
-    "password_file", "protocol",        "script",   "timeout",    "tls_ca",
-    "tls_cert",      "tls_key",         "tls_name", "tls_verify", NULL,
+    "client_name",  "connect_timeout", "db",         "layout",
+    "password_env", "password_file",   "protocol",   "script",
+    "strangers",    "timeout",         "tls_ca",     "tls_cert",
+    "tls_key",      "tls_name",        "tls_verify", NULL,
 };
 
 const struct hf_backend hf__backend_redis = {

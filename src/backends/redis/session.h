@@ -25,7 +25,8 @@ struct redis_session {
     struct hf_host *host;
     struct link *link;
     enum redis_layout layout;
-    bool scripts; /* false: script=off, MULTI and WATCH instead */
+    bool scripts;   /* false: script=off, MULTI and WATCH instead */
+    bool strangers; /* layout=simple: others may wait that the server does not know */
 
     char inbox[INBOX_SIZE + 1]; /* "holdfast:<32 hex>", our own channel */
     char details[DETAILS_SIZE]; /* host, pid, program: each with an 0x1f behind it */

@@ -223,7 +223,7 @@ static void take_queued(struct redis_session *me, struct hf_ticket *ticket,
                         const struct resp *nodes, int64_t sent_ns)
 {
     int64_t left = number_at(nodes, 1), place = number_at(nodes, 2);
-    bool foreign = number_at(nodes, 3) != 0;
+    int64_t foreign = number_at(nodes, 3);
     ticket->store[2] = (uint64_t)sent_ns;
     if (left < 0 || left > LOOK_AGAIN_MS)
         left = LOOK_AGAIN_MS;
@@ -232,7 +232,7 @@ static void take_queued(struct redis_session *me, struct hf_ticket *ticket,
         place = 1000;
     left += 1 + place * STAGGER_MS;
     if (foreign && me->layout == LAYOUT_SIMPLE)
-        left = poll_ms(me, left);
+        left = foreign > 1 && foreign < left ? foreign : poll_ms(me, left);
     if (!foreign)
         listen_end(me, ticket);
     me->host->ops->queued(me->host, ticket, rest_of(me, left, sent_ns));
@@ -367,6 +367,7 @@ void ticket_leave(struct redis_session *me, struct hf_ticket *ticket, link_reply
     args_init(&args);
     args_text(&args, owner, owner_write(owner, me->layout, &ticket->id));
     args_letter(&args, kind->letter);
+    args_number(&args, me->strangers);
     ticket->store[0] = (ticket->store[0] + ONE_CALL) | LEAVING;
     link_eval(me->link, kind->leave, keys.key, keys.count, args.arg, args.count, reply,
               ticket, 0);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// node-redlock's side of a pair: peer.js PORT. Understands take, drop and loop of
-// ../peer.c for the kind mutex: a redlock lock on one server, which is what
+// node-redlock's side of a pair: peer.js PORT. Understands take, drop, loop and
+// contest of ../peer.c for the kind mutex: a redlock lock on one server, which is what
 // layout=simple shares. Run it where node finds the packages of package.json.
 'use strict';
 
@@ -12,6 +12,7 @@ const Redlock = require('redlock');
 
 const HEAD = 42;
 const SEATS = 16;
+const CONTEST_HOLD_NS = 500000n;
 const held = new Map();
 const redis = new Redis({ host: '127.0.0.1', port: Number(process.argv[2]) });
 
@@ -74,17 +75,31 @@ async function drop(name) {
     }
 }
 
-async function loop(name, ms, path, seat) {
+// What is done under the lock in a contest.
+function work() {
+    const end = process.hrtime.bigint() + CONTEST_HOLD_NS;
+    while (process.hrtime.bigint() < end) {
+    }
+}
+
+async function loop(name, ms, path, seat, contest) {
     const end = Date.now() + ms;
     const table = new Table(path, seat);
-    const lock = redlock(60000);
+    // Redlock's own delays in a contest, but for as long as it takes.
+    const lock = contest ? new Redlock([redis], { retryCount: -1 }) : redlock(60000);
+    let longest = 0;
     let rounds = 0;
     while (Date.now() < end) {
+        const since = Date.now();
         let answer = await take(name, 60000, 30000, lock);
         if (answer !== 'held 0') {
             return answer;
         }
+        longest = Math.max(longest, Date.now() - since);
         table.sit();
+        if (contest) {
+            work();
+        }
         table.rise();
         rounds += 1;
         answer = await drop(name);
@@ -92,7 +107,7 @@ async function loop(name, ms, path, seat) {
             return answer;
         }
     }
-    return `done ${rounds} ${table.wrong}`;
+    return `done ${rounds} ${table.wrong} ${longest}`;
 }
 
 async function obey(word) {
@@ -102,7 +117,9 @@ async function obey(word) {
     case 'drop':
         return drop(word[2]);
     case 'loop':
-        return loop(word[2], Number(word[3]), word[4], Number(word[5]));
+    case 'contest':
+        return loop(word[2], Number(word[3]), word[4], Number(word[5]),
+            word[0] === 'contest');
     default:
         return 'what?';
     }

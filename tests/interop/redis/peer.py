@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """redis-py's side of a pair: peer.py PORT.
 
-Understands take, drop, state and loop of ../peer.c for the kind mutex: a
+Understands take, drop, state, loop and contest of ../peer.c for the kind mutex: a
 redis.lock.Lock, which is what layout=simple shares.
 """
 import os
@@ -12,6 +12,7 @@ import time
 import redis
 
 HEAD, SEATS = 42, 16
+CONTEST_HOLD = 0.0005
 held = {}
 
 
@@ -39,8 +40,8 @@ class Table:
         os.pwrite(self.file, b"0", HEAD + self.seat)
 
 
-def take(server, name, wait_ms, ttl_ms):
-    lock = server.lock(name, timeout=(ttl_ms or 30000) / 1000, sleep=0.01)
+def take(server, name, wait_ms, ttl_ms, **how):
+    lock = server.lock(name, timeout=(ttl_ms or 30000) / 1000, **how or {"sleep": 0.01})
     wait = None if wait_ms < 0 else wait_ms / 1000
     if not lock.acquire(blocking=wait_ms != 0, blocking_timeout=wait or None):
         return "busy" if wait_ms == 0 else "timeout"
@@ -56,21 +57,27 @@ def drop(name):
     return "dropped"
 
 
-def loop(server, name, milliseconds, path, seat):
+def loop(server, name, milliseconds, path, seat, contest):
+    how = {"thread_local": True} if contest else {}  # and all else by default
+    longest = 0.0
     end = time.monotonic() + milliseconds / 1000
     table = Table(path, seat)
     rounds = 0
     while time.monotonic() < end:
-        answer = take(server, name, 60000, 30000)
+        since = time.monotonic()
+        answer = take(server, name, 60000, 30000, **how)
         if answer != "held 0":
             return answer
+        longest = max(longest, time.monotonic() - since)
         table.sit()
+        if contest:
+            time.sleep(CONTEST_HOLD)  # pause: what is done under the lock
         table.rise()
         rounds += 1
         answer = drop(name)
         if answer != "dropped":
             return answer
-    return f"done {rounds} {table.wrong}"
+    return f"done {rounds} {table.wrong} {longest * 1000:.0f}"
 
 
 def obey(server, word):
@@ -80,8 +87,9 @@ def obey(server, word):
         return drop(word[2])
     if word[0] == "state":
         return "held" if word[2] in held and held[word[2]].owned() else "lost"
-    if word[0] == "loop":
-        return loop(server, word[2], int(word[3]), word[4], int(word[5]))
+    if word[0] in ("loop", "contest"):
+        contest = word[0] == "contest"
+        return loop(server, word[2], int(word[3]), word[4], int(word[5]), contest)
     return "what?"
 
 

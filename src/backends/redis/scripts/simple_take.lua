@@ -5,7 +5,7 @@
 -- KEYS  name, token, INFO, QUEUE
 -- ARGV  id, ttl ms, reserve, inbox, slot, details, flags (t: try)
 -- reply as take_mutex; foreign: the holder is another library's, which tells nobody
---       when it lets go, so ask from time to time
+--       when it lets go, so ask from time to time; above 1: after so many milliseconds
 
 K.name, K.token, K.info, K.queue = unpack(KEYS)
 K.token_ms = TOKEN_MS
@@ -30,7 +30,7 @@ local value = redis.pcall('GET', K.name)
 if type(value) == 'table' then
     return mismatch('not a plain lock')
 end
-local found = call('HMGET', K.info, me, value or '')
+local found = call('HMGET', K.info, me, value or '', '#open', '#empty', '#who')
 local known = record_read(found[1])
 if value == me and known and known.state == 'h' then
     call('PEXPIRE', K.name, ttl)
@@ -39,7 +39,23 @@ if value == me and known and known.state == 'h' then
     return granted(known)
 elseif value == me then
     return take()
-elseif not value then
+end
+
+local function wait(pttl, foreign)
+    if string.find(flags, 't', 1, true) then
+        return { 3, pttl }
+    end
+    local place = enqueue(me, mine, known)
+    return { 2, pttl, place, place == 0 and foreign or 0, now }
+end
+
+local left, met = window_left(found[3]), found[5]
+if not value then
+    local head = queue_head()
+    if left > 0 and head and not met then
+        local empty = tonumber(found[4]) or EMPTY_MAX
+        return wait(head == me and window_look(left, empty) or left, 0)
+    end
     forget_holders()
     local _, in_too, no_token = drain(simple_fits, simple_own, me)
     if no_token then
@@ -52,9 +68,16 @@ elseif not value then
     end
 end
 local pttl = call('PTTL', K.name)
-if string.find(flags, 't', 1, true) then
-    return { 3, pttl }
+if not value or found[2] then
+    return wait(pttl, 0)
+elseif met == value then
+    return wait(pttl, 1)
 end
-local foreign = value and not found[2]
-local place = enqueue(me, mine, known)
-return { 2, pttl, place, foreign and place == 0 and 1 or 0, now }
+-- A stranger, and not the one that was there before. Who takes the lock again and again
+-- leaves it open for a blink only, to others of its kind too: one of ours looks for that,
+-- and ends it.
+local reply = wait(pttl, (met or left > 0) and LOOK_TURNS or 1)
+if reply[1] == 2 then
+    call('HSET', K.info, '#who', value, '#empty', 0)
+end
+return reply

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * layout=simple beside clients of other libraries, which ask again and again and leave no
+ * trace while they wait. Ours keep the queue full, so that each release has a next one
+ * of ours; the stranger must have its turn all the same, and when nobody comes, or one
+ * of ours dies at that moment, the next one of ours must.
+ */
+#include "cases.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { CONTENDERS = 3, TURNS = 3 };
+
+static atomic_bool over;
+
+static hf_client *opened_simple(void)
+{
+    char url[256];
+    hf_client *client = NULL;
+    snprintf(url, sizeof url, "redis+unix://%s?protocol=%d&layout=simple",
+             world.server.socket, world.protocol);
+    CHECK_RC(hf_open(url, NULL, &client, NULL), 0);
+    return client;
+}
+
+static void *contend(void *arg)
+{
+    hf_client *client = arg;
+    while (!over) {
+        hf_hold *hold = NULL;
+        CHECK_RC(lock(client, "shared", HF_FOREVER, STEADY_MS, &hold), 0);
+        CHECK_RC(hf_release(hold, NULL), 0);
+    }
+    return NULL;
+}
+
+/* As redis-py does: one try each 100 ms. */
+static bool stranger_takes(void)
+{
+    for (int64_t end = real_ms() + PATIENCE_MS; real_ms() < end;) {
+        if (raw_say(world.raw, "SET shared theirs NX PX 60000")[0] == 'O')
+            return true;
+        poll(NULL, 0, 100); /* pause: what the stranger does */
+    }
+    return false;
+}
+
+static void stranger_among_ours(void)
+{
+    pthread_t threads[CONTENDERS];
+    hf_client *clients[CONTENDERS];
+    int64_t longest = 0;
+    world_start(NULL);
+    for (int i = 0; i < CONTENDERS; i++) {
+        clients[i] = opened_simple();
+        CHECK(pthread_create(&threads[i], NULL, contend, clients[i]) == 0);
+    }
+    EVENTUALLY(raw_number(world.raw, "LLEN holdfast_queue:{shared}") == CONTENDERS - 1);
+    for (int i = 0; i < TURNS; i++) {
+        int64_t since = real_ms();
+        CHECK(stranger_takes());
+        longest = real_ms() - since > longest ? real_ms() - since : longest;
+        CHECK_TEXT(raw_say(world.raw, "GET shared"), "theirs");
+        raw_say(world.raw, "DEL shared");
+        EVENTUALLY(raw_number(world.raw, "EXISTS shared") == 1); /* ours go on */
+    }
+    over = true;
+    for (int i = 0; i < CONTENDERS; i++)
+        CHECK(pthread_join(threads[i], NULL) == 0);
+    for (int i = 0; i < CONTENDERS; i++)
+        hf_close(clients[i]);
+    check_nothing_left(0);
+    report("a stranger asks, ours keep the queue full", longest, "its turn comes");
+}
+
+/* Waits in a process of its own, to be killed. */
+static pid_t waits_elsewhere(void)
+{
+    pid_t pid = fork();
+    CHECK(pid >= 0);
+    if (pid > 0)
+        return pid;
+    hf_hold *hold = NULL;
+    lock(opened_simple(), "shared", HF_FOREVER, STEADY_MS, &hold);
+    pause();
+    _exit(0);
+}
+
+/* The key has been shut for long: the next release leaves it open. */
+static void window_is_due(void)
+{
+    const char *const due[] = {
+        "EVAL",
+        "redis.call('HSET', KEYS[1], '#shut', redis.call('TIME')[1] * 1000 - 60000)",
+        "1",
+        "holdfast_info:{shared}",
+    };
+    raw_call(world.raw, due, 4);
+}
+
+/* The one that was told to look at the end of the window is no more. */
+static void first_dies_in_window(void)
+{
+    hf_op *op = NULL;
+    hf_want want = hf_mutex("shared");
+    hf_acquire_options how = HF_ACQUIRE_OPTIONS_INIT;
+    how.timeout_ms = HF_FOREVER;
+    world_start(NULL);
+    hf_client *holder = opened_simple(), *next = opened_simple();
+    hf_hold *hold = NULL;
+    CHECK_RC(lock(holder, "shared", 0, 600000, &hold), 0);
+    pid_t first = waits_elsewhere();
+    EVENTUALLY(raw_number(world.raw, "LLEN holdfast_queue:{shared}") == 1);
+    CHECK_RC(hf_acquire_async(next, &want, 1, &how, NULL, NULL, &op, NULL), 0);
+    EVENTUALLY(raw_number(world.raw, "LLEN holdfast_queue:{shared}") == 2);
+    window_is_due();
+    CHECK_RC(hf_release(hold, NULL), 0);
+    kill(first, SIGKILL);
+    waitpid(first, NULL, 0);
+    CHECK_EQ(raw_number(world.raw, "HEXISTS holdfast_info:{shared} #empty"), 1);
+    int64_t since = real_ms();
+    CHECK_RC(hf_release(waited(op), NULL), 0);
+    report("who is next dies in an open window", real_ms() - since,
+           "the next but one: 0");
+    hf_close(next);
+    hf_close(holder);
+}
+
+static void option_needs_layout(void)
+{
+    char url[256];
+    hf_client *client = NULL;
+    world_start(NULL);
+    snprintf(url, sizeof url, "redis+unix://%s?strangers=off", world.server.socket);
+    CHECK_RC(hf_open(url, NULL, &client, NULL), HF_EURL);
+    snprintf(url, sizeof url, "redis+unix://%s?layout=simple&strangers=some",
+             world.server.socket);
+    CHECK_RC(hf_open(url, NULL, &client, NULL), HF_EURL);
+    snprintf(url, sizeof url, "redis+unix://%s?layout=simple&strangers=off",
+             world.server.socket);
+    CHECK_RC(hf_open(url, NULL, &client, NULL), 0);
+    hf_close(client);
+}
+
+const struct fault_case stranger_cases[] = {
+    { "stranger-among-ours", stranger_among_ours },
+    { "stranger-first-dies", first_dies_in_window },
+    { "stranger-option", option_needs_layout },
+    { NULL, NULL },
+};
