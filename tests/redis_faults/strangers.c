@@ -4,6 +4,8 @@
  * trace while they wait. Ours keep the queue full, so that each release has a next one
  * of ours; the stranger must have its turn all the same, and when nobody comes, or one
  * of ours dies at that moment, the next one of ours must.
+ *
+ * And clients of Redisson's that tell nobody when they let go.
  */
 #include "cases.h"
 
@@ -131,6 +133,56 @@ static void first_dies_in_window(void)
     hf_close(holder);
 }
 
+/* ---- Redisson's that are silent -------------------------------------------------- */
+
+static hf_op *wanted(hf_client *client, hf_want want)
+{
+    hf_op *op = NULL;
+    hf_acquire_options how = HF_ACQUIRE_OPTIONS_INIT;
+    how.timeout_ms = HF_FOREVER;
+    CHECK_RC(hf_acquire_async(client, &want, 1, &how, NULL, NULL, &op, NULL), 0);
+    return op;
+}
+
+/* Its spin lock: gone without a word, long before its lease ends. */
+static void silent_release(void)
+{
+    world_start(NULL);
+    hf_client *client = opened();
+    CHECK(rival_try("spun"));
+    CHECK(rival_try("fair"));
+    hf_op *op = wanted(client, hf_mutex("spun"));
+    hf_op *fair = wanted(client, hf_fair("fair"));
+    EVENTUALLY(raw_number(world.raw, "LLEN holdfast_queue:{spun}") == 1);
+    EVENTUALLY(raw_number(world.raw, "LLEN redisson_lock_queue:{fair}") == 1);
+    int64_t since = real_ms();
+    CHECK_EQ(raw_number(world.raw, "DEL spun fair"), 2);
+    CHECK_RC(hf_release(waited(op), NULL), 0);
+    CHECK_RC(hf_release(waited(fair), NULL), 0);
+    report("a foreign holder lets go silently", real_ms() - since, "granted: 0");
+    hf_close(client);
+    check_nothing_left(0);
+}
+
+/* Its downgrade from write to read. */
+static void silent_downgrade(void)
+{
+    static const char owner[] = "11111111-2222-4333-8444-555555555555:7";
+    world_start(NULL);
+    hf_client *client = opened();
+    raw_say(world.raw, "HSET rw mode write %s:write 1", owner);
+    raw_say(world.raw, "PEXPIRE rw 60000");
+    hf_op *op = wanted(client, hf_read("rw"));
+    EVENTUALLY(raw_number(world.raw, "LLEN holdfast_queue:{rw}") == 1);
+    int64_t since = real_ms();
+    raw_say(world.raw, "SET {rw}:%s:rwlock_timeout:1 1 PX 60000", owner);
+    raw_say(world.raw, "HSET rw %s 1 mode read", owner);
+    raw_say(world.raw, "HDEL rw %s:write", owner);
+    CHECK_RC(hf_release(waited(op), NULL), 0);
+    report("a foreign writer downgrades silently", real_ms() - since, "granted: 0");
+    hf_close(client);
+}
+
 static void option_needs_layout(void)
 {
     char url[256];
@@ -150,6 +202,8 @@ static void option_needs_layout(void)
 const struct fault_case stranger_cases[] = {
     { "stranger-among-ours", stranger_among_ours },
     { "stranger-first-dies", first_dies_in_window },
+    { "silent-release", silent_release },
+    { "silent-downgrade", silent_downgrade },
     { "stranger-option", option_needs_layout },
     { NULL, NULL },
 };

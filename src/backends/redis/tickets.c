@@ -19,6 +19,10 @@
  * keys alive, and notices if the holder's client died without a word. */
 #define LOOK_AGAIN_MS 30000
 
+/* The first one behind a holder of Redisson's, which may let go without a word (its spin
+ * lock, a downgrade): one small request. */
+#define LOOK_FOREIGN_MS 1000
+
 /* The same for one who cannot listen to the channel it should: out of memory. */
 #define OFTEN_MS 100
 
@@ -219,6 +223,18 @@ static int64_t rest_of(struct redis_session *me, int64_t left, int64_t sent_ns)
     return rest > HF_NS_PER_MS ? rest : HF_NS_PER_MS;
 }
 
+/* When to look again behind a holder that is not ours. Whoever waits for a latch is told
+ * when it opens, and of the fair only the first one could be served. */
+static int64_t look_ms(struct redis_session *me, const struct hf_ticket *ticket,
+                       int64_t left, int64_t place, int64_t foreign)
+{
+    if (me->layout == LAYOUT_SIMPLE)
+        return foreign > 1 && foreign < left ? foreign : poll_ms(me, left);
+    if (ticket->kind == HF_LATCH || (ticket->kind == HF_FAIR && place > 0))
+        return left;
+    return left < LOOK_FOREIGN_MS ? left : LOOK_FOREIGN_MS;
+}
+
 static void take_queued(struct redis_session *me, struct hf_ticket *ticket,
                         const struct resp *nodes, int64_t sent_ns)
 {
@@ -231,8 +247,8 @@ static void take_queued(struct redis_session *me, struct hf_ticket *ticket,
     if (place < 0 || place > 1000)
         place = 1000;
     left += 1 + place * STAGGER_MS;
-    if (foreign && me->layout == LAYOUT_SIMPLE)
-        left = foreign > 1 && foreign < left ? foreign : poll_ms(me, left);
+    if (foreign)
+        left = look_ms(me, ticket, left, place, foreign);
     if (!foreign)
         listen_end(me, ticket);
     me->host->ops->queued(me->host, ticket, rest_of(me, left, sent_ns));

@@ -478,7 +478,7 @@ def spin(run, first, second):
     name = run.name()
     kinds = ["spin" if side is run.theirs else "mutex" for side in (first, second)]
     holder, waiter = first.actor(), second.actor()
-    holder.must_take(kinds[0], name, 0, 2000)
+    holder.must_take(kinds[0], name, 0, 30000)
     expect(waiter.take(kinds[1], name), "busy", "a try")
     waiter.send(f"take {kinds[1]} {name} 20000 30000")
     if second is run.ours:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""run.py BUILD CACHE: plays holdfast against Redisson, redis-py and node-redlock on one
-private Redis server and prints a row for each thing that was tried.
+"""run.py BUILD CACHE: plays holdfast against Redisson, redis-py, redsync and node-redlock
+on one private Redis server and prints a row for each thing that was tried.
 
 INTEROP_SECONDS sets how long the long contention runs (60; the others follow it),
 INTEROP_ONLY plays only rows with that word in them. The table also goes to
@@ -20,6 +20,7 @@ import simple
 from actors import Process, Server, Side, ThreadSide, Wrong
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+GO = (1, 22)
 REDISSON = ["4.7.0", "3.27.2"]
 MAVEN_GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
 WATCHDOG_MS = round(redisson.LEASE * 1000)
@@ -77,6 +78,29 @@ def node_modules(cache):
         must_run(["npm", "install", *quiet], directory)
 
     return os.path.join(once(os.path.join(cache, "node"), make), "node_modules")
+
+
+def redsync_peer(cache):
+    """None where there is no Go that can build it."""
+    go = shutil.which("go")
+    done = go and subprocess.run(
+        [go, "env", "GOVERSION"], capture_output=True, text=True, check=False
+    )
+    version = (done.stdout.strip()[2:] if done else "0.0").split(".")
+    if (int(version[0]), int(version[1])) < GO:
+        print(f"interop: redsync is left out, it needs Go {GO[0]}.{GO[1]}", flush=True)
+        return None
+
+    def make(directory):
+        print("interop: fetching redsync", flush=True)
+        for file in ["peer.go", "go.mod", "go.sum"]:
+            shutil.copy(os.path.join(HERE, "redsync", file), directory)
+        must_run([go, "build", "-o", "peer", "."], directory)
+
+    root = once(os.path.join(cache, "redsync"), make)
+    shutil.copy(os.path.join(HERE, "redsync", "peer.go"), root)
+    must_run([go, "build", "-o", "peer", "."], root)
+    return os.path.join(root, "peer")
 
 
 def python_with_redis():
@@ -202,6 +226,8 @@ def play_simple(run, seconds):
     run.mixed("simple", "lease ends, late release", simple.expired, direction=theirs)
     what = f"2+2 for {seconds:.0f} s"
     run.mixed("simple", what, contend.exact, "mutex", seconds, 2, 0)
+    what = f"3+3 for {2 * seconds:.0f} s, default delays"
+    run.mixed("simple", what, simple.contest, 2 * seconds)
 
 
 def write_table(path, rows):
@@ -233,6 +259,9 @@ def play_all(server, peer, cache, log):
             {"NODE_PATH": node_modules(cache)},
         ),
     ]
+    redsync = redsync_peer(cache)
+    if redsync:
+        others.append(("redsync", [redsync], {}))
     for title, command, env in others:
         ours = Side("holdfast", [peer, url + "?layout=simple"], log)
         theirs = Side(title, [*command, str(server.port)], log, env)
@@ -240,6 +269,8 @@ def play_all(server, peer, cache, log):
         theirs.title = " ".join(theirs.greeting.split()[1:])
         theirs.close()
         play_simple(Run(server, ours, theirs, rows), SECONDS / 6)
+    alone = Run(server, ours, ours, rows)
+    alone.mixed("simple", "room for strangers", simple.cost, SECONDS / 3)
     return rows
 
 

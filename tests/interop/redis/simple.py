@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: MIT
 """What holdfast with layout=simple and the SET NX PX libraries must make of each other.
 
-redis-py and node-redlock look again and again; holdfast looks when the lease ends, and
+redis-py, redsync and node-redlock look again and again; holdfast looks when the lease ends, and
 now and then in between. So a hand-over takes as long as a look.
 """
 import time
 
-from actors import expect
+import contend
+from actors import Side, Wrong, expect
 from redisson import woken
 
 LOOK = 1.5  # seconds until a free lock is noticed
 LEASE = 2.0
+LONGEST = 3.0  # that a stranger may wait while holdfast clients contend
 
 
 def hand_over(run, first, second):
@@ -68,3 +70,42 @@ def expired(run):
     expect(holder.take("mutex", name), "busy", "a try")
     waiter.must_drop("mutex", name)
     return ""
+
+
+def contest(run, seconds, each=3):
+    """Both in a tight loop, theirs with the delays they have by default."""
+    name, path = run.name(), contend.new_table(run)
+    actors = [side.actor() for side in [run.ours, run.theirs] for _ in range(each)]
+    for seat, actor in enumerate(actors):
+        actor.send(f"contest mutex {name} {seconds * 1000:.0f} {path} {seat}")
+    rounds, waits = [], []
+    for actor in actors:
+        answer = actor.get(seconds + 70)[0].split()
+        expect(answer[0], "done", f"a contender: {' '.join(answer)}")
+        expect(answer[2], "0", "what a contender saw go wrong")
+        rounds.append(int(answer[1]))
+        waits.append(int(answer[3]) / 1000)
+    expect(contend.counted(path), sum(rounds), "the counter")
+    share = sum(rounds[each:]) / sum(rounds)
+    seen = f"{sum(rounds[:each])} + {sum(rounds[each:])}, theirs {share:.0%}"
+    seen += f", longest wait {max(waits[:each]):.1f} s and {max(waits[each:]):.1f} s"
+    if max(waits[each:]) > LONGEST:
+        raise Wrong(f"too long a wait: {seen}")
+    return seen
+
+
+def cost(run, seconds, each=3):
+    """What holdfast clients alone lose by leaving room for strangers."""
+    rounds = {"on": 0, "off": 0}
+    command, url = run.ours.command
+    for option in ["on", "off"] * 4:
+        name, path = run.name(), contend.new_table(run)
+        side = Side("holdfast", [command, f"{url}&strangers={option}"], run.log)
+        actors = [side.actor() for _ in range(each)]
+        for seat, actor in enumerate(actors):
+            actor.send(f"contest mutex {name} {seconds * 250:.0f} {path} {seat}")
+        for actor in actors:
+            rounds[option] += int(actor.get(seconds + 70)[0].split()[1])
+        side.close()
+    lost = 1 - rounds["on"] / rounds["off"]
+    return f"{rounds['on']} instead of {rounds['off']}, {lost:.0%} less"

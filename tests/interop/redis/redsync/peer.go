@@ -56,9 +56,9 @@ func (t *table) sit() {
 	t.check()
 	line := make([]byte, head)
 	t.file.ReadAt(line, 0)
-	var count, last uint64
-	fmt.Sscan(string(line), &count, &last)
-	t.file.WriteAt([]byte(fmt.Sprintf("%020d %020d\n", count+1, last)), 0)
+	word := strings.Fields(string(line))
+	count, _ := strconv.ParseUint(word[0], 10, 64)
+	t.file.WriteAt([]byte(fmt.Sprintf("%020d %s\n", count+1, word[1])), 0)
 }
 
 func (t *table) rise() {
