@@ -20,11 +20,11 @@ local TOKEN_MS = 86400000
 
 local taken
 
--- Milliseconds: the window; hand-overs before it where nobody was seen, and where somebody
--- was; a look at the window in either case; a look at strangers that come one after
+-- Milliseconds: the window; hand-overs before the first one, before each where nobody was
+-- seen, and where somebody was; a look at the window in either case; a look at strangers that come one after
 -- another. And the windows after which strangers are taken to be gone.
-local WINDOW, SHUT, SHUT_MET = 300, 2150, 150
-local LOOK, LOOK_MET, LOOK_TURNS, EMPTY_MAX = 150, 20, 4, 3
+local WINDOW, SHUT_FIRST, SHUT, SHUT_MET = 300, 600, 2150, 150
+local LOOK, LOOK_MET, LOOK_TURNS, EMPTY_MAX = 150, 20, 2, 3
 
 local function simple_fits(r)
     return r.kind == 'm' and not taken
@@ -65,7 +65,7 @@ local function window_due()
     end
     local shut = not found[1] and found[2] and now - tonumber(found[2])
     if not shut or shut < 0 then
-        call('HSET', K.info, '#shut', text(now - (found[2] and 0 or SHUT / 2)))
+        call('HSET', K.info, '#shut', text(now - (found[2] and 0 or SHUT - SHUT_FIRST)))
     elseif shut >= (empty < EMPTY_MAX and SHUT_MET or SHUT) then
         empty = math.min(empty + 1, EMPTY_MAX)
         call('HSET', K.info, '#open', text(now + WINDOW), '#empty', empty)
