@@ -199,6 +199,42 @@ START_TEST(an_answer_moves_the_deadline)
 }
 END_TEST
 
+/* The last words at the end of a session: a server that has not answered for longer than
+ * one would wait for it is not waited for again. Time stands still here, so that a wait
+ * would have no end. */
+START_TEST(a_silent_server_is_not_settled_with)
+{
+    begin(0);
+    stage_say(&stage, 1, "INCR", "n", NULL);
+    link_mute(stage.link);
+    link_settle(stage.link, HF_NS_PER_S);
+    ck_assert_int_eq(raw_number(raw, "GET n"), 1);
+    server_stop();
+    stage_say(&stage, 2, "INCR", "n", NULL);
+    watch.now_ns += HF_NS_PER_S;
+    stage_say(&stage, 3, "INCR", "n", NULL);
+    link_settle(stage.link, HF_NS_PER_S);
+    ck_assert(link_is_up(stage.link));
+    ck_assert_int_eq(kill(server.pid, SIGCONT), 0);
+    end();
+}
+END_TEST
+
+/* What has come meanwhile is looked at all the same. */
+START_TEST(a_late_reader_settles)
+{
+    begin(0);
+    stage_say(&stage, 1, "INCR", "n", NULL);
+    for (int i = 0; i < 1000 && raw_number(raw, "INCRBY n 0") < 1; i++)
+        ;
+    answers_are_out();
+    watch.now_ns += 3 * HF_NS_PER_S;
+    link_settle(stage.link, HF_NS_PER_S);
+    ck_assert_uint_eq(stage.reply_count, 1);
+    end();
+}
+END_TEST
+
 static int64_t pings(void)
 {
     const char *at = strstr(raw_say(raw, "INFO commandstats"), "cmdstat_ping:calls=");
@@ -333,4 +369,5 @@ UNIT_MAIN("link_loss", sent_is_uncertain_and_unsent_is_not,
           calls_from_inside_of_a_bad_answer, comes_back, no_answer_in_time,
           an_answer_that_waits_to_be_read, an_answer_moves_the_deadline,
           silence_is_looked_into, tries_back_off, a_forked_child_leaves_it_alone,
-          opening_without_memory, calling_without_memory)
+          opening_without_memory, calling_without_memory,
+          a_silent_server_is_not_settled_with, a_late_reader_settles)

@@ -67,6 +67,13 @@ static void ping(struct wire *wire, int64_t now)
         link_flush(wire);
 }
 
+/* Since when the server owes the oldest answer. */
+static int64_t owed_since(const struct wire *wire)
+{
+    int64_t since = wire->calls[wire->first & (wire->room - 1)].sent_ns;
+    return wire->moved_ns > since ? wire->moved_ns : since;
+}
+
 /* When this wire must be looked at again; 0: calls wait, and no answer came in time. */
 static int64_t wire_due(struct wire *wire, int64_t now)
 {
@@ -76,8 +83,7 @@ static int64_t wire_due(struct wire *wire, int64_t now)
         ping(wire, now);
     if (wire->first == wire->end)
         return (wire->heard_ns > now - SILENCE_NS ? wire->heard_ns : now) + SILENCE_NS;
-    int64_t since = wire->calls[wire->first & (wire->room - 1)].sent_ns;
-    int64_t due = (wire->moved_ns > since ? wire->moved_ns : since) + request_ns;
+    int64_t due = owed_since(wire) + request_ns;
     return due > now ? due : 0;
 }
 
@@ -376,14 +382,19 @@ void link_mute(struct link *link)
     link_forget_all(&link->wires[0]);
 }
 
-void link_settle(struct link *link, int64_t deadline_ns)
+void link_settle(struct link *link, int64_t patience_ns)
 {
     struct wire *wire = &link->wires[0];
+    bool looked = false; /* at what may have come already */
 
     link_flush(wire);
-    while (link->state == LINK_UP && wire->first != wire->end &&
-           link_now(link) < deadline_ns)
-        turn(link, deadline_ns);
+    while (link->state == LINK_UP && wire->first != wire->end) {
+        int64_t deadline = owed_since(wire) + patience_ns;
+        if (looked && link_now(link) >= deadline)
+            break;
+        looked = true;
+        turn(link, deadline);
+    }
 }
 
 void link_close(struct link *link, bool forked)

@@ -54,9 +54,11 @@ int link_open(struct hf_host *host, const struct link_settings *settings,
 void link_close(struct link *link, bool forked); /* no answer comes any more */
 
 /* Before link_close(): from here on nothing is told. link_settle() then blocks until
- * the server has answered all that was asked, at most until `deadline_ns`. */
+ * the server has answered all that was asked, at most for `patience_ns`, which counts
+ * from when the oldest of that was sent: a server that is silent already is not waited
+ * for once more. */
 void link_mute(struct link *link);
-void link_settle(struct link *link, int64_t deadline_ns);
+void link_settle(struct link *link, int64_t patience_ns);
 
 bool link_is_up(const struct link *link);
 const char *link_version(const struct link *link); /* "7.0.15" */

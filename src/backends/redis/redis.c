@@ -227,7 +227,7 @@ static void redis_close(void *session, bool forked)
     if (me->link && !forked && link_is_up(me->link)) {
         link_mute(me->link);
         if (slots_leave(me) > 0)
-            link_settle(me->link, me->host->ops->now(me->host) + FAREWELL_NS);
+            link_settle(me->link, FAREWELL_NS);
     }
     link_close(me->link, forked);
     listen_done(me);

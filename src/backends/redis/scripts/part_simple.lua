@@ -23,7 +23,7 @@ local taken
 -- Milliseconds: the window; hand-overs before the first one, before each where nobody was
 -- seen, and where somebody was; a look at the window in either case; a look at strangers that come one after
 -- another. And the windows after which strangers are taken to be gone.
-local WINDOW, SHUT_FIRST, SHUT, SHUT_MET = 300, 600, 2150, 150
+local WINDOW, SHUT_FIRST, SHUT, SHUT_MET = 300, 600, 2300, 150
 local LOOK, LOOK_MET, LOOK_TURNS, EMPTY_MAX = 150, 20, 2, 3
 
 local function simple_fits(r)
