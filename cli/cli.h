@@ -112,6 +112,13 @@ hf_client *cli_open(struct args *args, const hf_options *options, int *ret_exit)
 /* "holdfast: run: jobs/nightly: somebody else holds it (HF_EBUSY)"; returns the exit
  * code that belongs to the error. `what` may be NULL. */
 int cli_fail(struct args *args, const char *what, const hf_error *why);
+/* The same line, with its newline, for later. */
+void cli_line(struct args *args, const char *what, const hf_error *why, char *buffer,
+              size_t size);
+/* cli_fail() for a lock that somebody else holds: says who, if the store tells within a
+ * moment. Returns `code`. The last thing but closing the client (holder.c). */
+int cli_fail_held(struct args *args, hf_client *client, const char *what,
+                  const hf_want *wants, size_t count, const hf_error *why, int code);
 /* A usage error, with a pointer to --help; returns EXIT_USAGE. */
 int cli_usage(struct args *args, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
@@ -120,6 +127,20 @@ void cli_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Only with -v. */
 void cli_verbose(struct args *args, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+
+/* ---- The end (ending.c) ---------------------------------------------------------- */
+
+#define CLOSE_MS 200 /* for the store to confirm what it was told last */
+
+/* Ends the process with `code` after that time, wherever it is by then, and writes
+ * `line` to stderr before (NULL: nothing). exit_not() takes it back. */
+void exit_soon(int64_t ms, int code, const char *line);
+void exit_not(void);
+/* Dies of the signal, as if it had never been caught. Safe in a handler. */
+_Noreturn void die_by(int number);
+/* hf_close() that waits CLOSE_MS at most; returns `code`. The last thing a command
+ * does. */
+int cli_close(hf_client *client, int code);
 
 /* A URL with its password blanked out, for messages; writes at most size bytes. */
 void url_without_secrets(const char *url, char *buffer, size_t size);
@@ -134,7 +155,8 @@ void table_cell(struct table *table, const char *format, ...)
     __attribute__((format(printf, 2, 3))); /* row by row, left to right */
 void table_print(struct table *table, FILE *out);
 void table_free(struct table *table);
-bool colours_on(FILE *out); /* a terminal, no NO_COLOR, TERM not dumb */
+void text_blank(char *text); /* what is not fit for a terminal becomes '?' */
+bool colours_on(FILE *out);  /* a terminal, no NO_COLOR, TERM not dumb */
 
 /* A JSON writer that cannot write nonsense: it keeps the commas and escapes. */
 struct json;

@@ -42,20 +42,27 @@ int cli_exit_of(int code)
 
 /* ---- Messages -------------------------------------------------------------------- */
 
-/* One write for the line, so that lines of several processes do not mix; control
- * characters cannot reach the terminal through a name or a note. */
-static void say_line(char *line, size_t size)
+/* Nothing that moves the cursor can reach the terminal through a name or a note. Ends
+ * with a newline, and a NUL if there is room. */
+static size_t line_finish(char *line, size_t size)
 {
-    size_t length = strlen(line);
+    size_t length;
 
+    text_blank(line);
+    length = strlen(line);
     if (length > size - 2)
         length = size - 2;
-    for (size_t i = 0; i < length; i++) {
-        if ((unsigned char)line[i] < 0x20 || line[i] == 0x7f)
-            line[i] = '?';
-    }
-    line[length] = '\n';
-    fwrite(line, 1, length + 1, stderr);
+    line[length++] = '\n';
+    line[length] = '\0';
+    return length;
+}
+
+/* One write for the line, so that lines of several processes do not mix. */
+static void say_line(char *line, size_t size)
+{
+    size_t length = line_finish(line, size);
+
+    fwrite(line, 1, length, stderr);
 }
 
 static void say(const char *prefix, const char *format, va_list list)
@@ -102,12 +109,22 @@ int cli_usage(struct args *args, const char *format, ...)
     return EXIT_USAGE;
 }
 
-int cli_fail(struct args *args, const char *what, const hf_error *why)
+void cli_line(struct args *args, const char *what, const hf_error *why, char *buffer,
+              size_t size)
 {
     const char *text = why->text[0] ? why->text : hf_error_sentence(why->code);
 
-    cli_say("%s: %s%s%s (%s)", args->command->name, what ? what : "", what ? ": " : "",
-            text, hf_error_name(why->code));
+    snprintf(buffer, size, "holdfast: %s: %s%s%s (%s)", args->command->name,
+             what ? what : "", what ? ": " : "", text, hf_error_name(why->code));
+    line_finish(buffer, size);
+}
+
+int cli_fail(struct args *args, const char *what, const hf_error *why)
+{
+    char line[2048];
+
+    cli_line(args, what, why, line, sizeof line);
+    fputs(line, stderr);
     return cli_exit_of(why->code);
 }
 

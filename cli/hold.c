@@ -11,7 +11,9 @@
  * A hold whose id could not be written is given back: nobody could ever release it.
  */
 #include "commands.h"
+#include "waiting.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -178,17 +180,44 @@ static void default_note(char *buffer, size_t size)
 
 /* ---- acquire --------------------------------------------------------------------- */
 
+/* A waiter that just died would stay in line, and its turn would come: then nobody has
+ * the lock for a whole lease. So a signal takes us out of the queue first. */
+static int acquire_wait(struct args *args, hf_client *client, const hf_want *want,
+                        const hf_acquire_options *options)
+{
+    struct signals signals;
+    struct wait wait = { .client = client, .signals = &signals };
+    int code = EXIT_INTERNAL;
+
+    if (signals_begin(&signals) != 0) {
+        cli_say("acquire: %s", strerror(errno));
+        return cli_close(client, code);
+    }
+    if (hf_acquire_async(client, want, 1, options, wait_acquired, &wait, &wait.op,
+                         &wait.why) == 0)
+        wait_end(&wait);
+    if (wait.signal)
+        return wait_signalled(&wait);
+    if (wait.hold)
+        code = hand_out(args, want->name, wait.hold);
+    else if (wait.why.code == HF_EBUSY || wait.why.code == HF_ETIMEOUT)
+        code = cli_fail_held(args, client, want->name, want, 1, &wait.why,
+                             cli_exit_of(wait.why.code));
+    else
+        code = cli_fail(args, want->name, &wait.why);
+    return cli_close(client, code);
+}
+
 static int run_acquire(struct args *args)
 {
     const char *name = args_operand(args, 0);
     const struct value *wait = args_get(args, "wait");
     bool nonblock = args_get(args, "nonblock")->flag;
     hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
+    hf_options user = HF_OPTIONS_INIT;
     char note[HF_NOTE_MAX + 1];
     hf_client *client;
-    hf_hold *hold;
     hf_want want;
-    hf_error why;
     int code = read_want(args, name, &want);
 
     if (code != 0)
@@ -203,15 +232,11 @@ static int run_acquire(struct args *args)
     default_note(note, sizeof note);
     options.note = args_get(args, "note")->given ? args_get(args, "note")->text : note;
     options.flags = HF_DETACHED | HF_FIXED;
-    client = cli_open(args, NULL, &code);
+    user.driver = HF_DRIVER_USER;
+    client = cli_open(args, &user, &code);
     if (!client)
         return code;
-    if (hf_acquire(client, &want, 1, &options, &hold, &why) != 0)
-        code = cli_fail(args, name, &why);
-    else
-        code = hand_out(args, name, hold);
-    hf_close(client);
-    return code;
+    return acquire_wait(args, client, &want, &options);
 }
 
 static const struct option acquire_options[] = {

@@ -45,6 +45,12 @@ int64_t oldest_ms(const hf_entry *const *entries, size_t count);
 /* "host pid 8123 program": who it is, as far as it is known. Not escaped. */
 void entry_who(const hf_entry *entry, char *buffer, size_t size);
 
+/* "held for 4m12s by host pid 8123 program and 2 more, 3 ahead" for the first of the
+ * wants that somebody but the process `us` of this host holds. 1 with words; 0: nobody;
+ * or a code. Not escaped. */
+int holder_words(hf_client *client, const hf_want *wants, size_t count, int64_t us,
+                 char *buffer, size_t size, hf_error *why);
+
 /* Who holds it; of a latch or cell what it is at. Not escaped. */
 void lock_state(const struct lock *lock, char *buffer, size_t size);
 

@@ -7,6 +7,7 @@
 #include "args.h"
 #include "commands.h"
 #include "help.h"
+#include "waiting.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -76,6 +77,8 @@ int main(int argc, char **argv)
     int used = 0;
     const struct command *command = command_find(words, count, &used);
 
+    if (!command && count > 1 && strcmp(words[0], LOOK_COMMAND) == 0)
+        return line_look(words + 1, count - 1);
     if (!command)
         return flush_output(no_command(words, count));
     return flush_output(run_command(command, words + used, count - (size_t)used));

@@ -10,8 +10,11 @@
  */
 #include "commands.h"
 #include "look.h"
+#include "waiting.h"
 
+#include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 static const struct option no_options[] = {
     { NULL, 0, OPT_FLAG, NULL, NULL, 0, 0 },
@@ -118,20 +121,30 @@ const struct command cmd_latch_down = {
 static int run_latch_wait(struct args *args)
 {
     const char *name = args_operand(args, 0);
-    const struct value *wait = args_get(args, "wait");
-    int code = EXIT_DONE;
-    hf_client *client = cli_open(args, NULL, &code);
-    hf_error why;
+    const struct value *asked = args_get(args, "wait");
+    hf_options user = HF_OPTIONS_INIT;
+    struct signals signals;
+    struct wait wait = { .signals = &signals };
+    int rc, code = EXIT_DONE;
 
-    if (!client)
+    user.driver = HF_DRIVER_USER;
+    wait.client = cli_open(args, &user, &code);
+    if (!wait.client)
         return code;
-    if (hf_latch_wait(client, name, wait->given ? wait->ms : HF_FOREVER, &why) != 0) {
-        if (why.code == HF_EBUSY)
-            snprintf(why.text, sizeof why.text, "the latch is not open yet");
-        code = cli_fail(args, name, &why);
+    if (signals_begin(&signals) != 0) {
+        cli_say("latch wait: %s", strerror(errno));
+        return cli_close(wait.client, EXIT_INTERNAL);
     }
-    hf_close(client);
-    return code;
+    rc = hf_latch_wait_async(wait.client, name, asked->given ? asked->ms : HF_FOREVER,
+                             wait_done, &wait, &wait.op, &wait.why);
+    rc = rc ? rc : wait_end(&wait);
+    if (wait.signal)
+        return wait_signalled(&wait);
+    if (rc == HF_EBUSY)
+        snprintf(wait.why.text, sizeof wait.why.text, "the latch is not open yet");
+    if (rc != 0)
+        code = cli_fail(args, name, &wait.why);
+    return cli_close(wait.client, code);
 }
 
 static const struct option latch_wait_options[] = {

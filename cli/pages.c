@@ -34,7 +34,7 @@ const struct page_fact page_exit_codes[] = {
       "may have run beside somebody else's" },
     { "126", "run", "The command was found but cannot be run" },
     { "127", "run", "There is no such command" },
-    { "128+N", "run", "Signal N ended the command" },
+    { "128+N", "run hold objects", "Signal N ended the command of `run`, or our wait" },
     { "anything else", "run", "The command's own exit code" },
     { 0 },
 };

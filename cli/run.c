@@ -246,11 +246,15 @@ int run_refused(struct run *run, const hf_error *why)
 {
     const struct value *code = args_get(run->args, "conflict-exit-code");
     bool conflict = why->code == HF_EBUSY || why->code == HF_ETIMEOUT;
-    int result = conflict && args_get(run->args, "quiet")->flag
-                     ? cli_exit_of(why->code)
-                     : cli_fail(run->args, run->names, why);
+    int result = conflict && code->given ? (int)code->number : cli_exit_of(why->code);
 
-    return conflict && code->given ? (int)code->number : result;
+    if (conflict && args_get(run->args, "quiet")->flag)
+        return result;
+    if (conflict)
+        return cli_fail_held(run->args, run->client, run->names, run->wants, run->count,
+                             why, result);
+    cli_fail(run->args, run->names, why);
+    return result;
 }
 
 /* The terminal's Ctrl-C ended the command. Without us it would have reached our group
@@ -314,9 +318,9 @@ static int run_under_lock(struct run *run, int *ret_signal)
     code = run_release(run, &signals, code);
     warden_done(&run->warden);
 out:
-    if (!run->given_up) /* or it would wait once more */
-        hf_close(run->client);
-    return code;
+    if (run->given_up || !run->client) /* or it would wait once more */
+        return code;
+    return cli_close(run->client, code);
 }
 
 static int run_run(struct args *args)

@@ -4,7 +4,8 @@
  *
  *   run.c        options, exit code
  *   around.c     the environment, and the runs around this one (--reentrant)
- *   waiting.c    the acquire, the line that is shown meanwhile, the release
+ *   waiting.c    the acquire, the release
+ *   line.c       the line that is shown while it waits
  *   supervise.c  the loop while the command runs: hold, signals, warden
  *   warden.c     the process between us and the command, which ends it in time
  *   child.c      the moment before exec, the terminal, job control
@@ -20,9 +21,8 @@
 #ifndef HOLDFAST_CLI_RUN_H
 #define HOLDFAST_CLI_RUN_H
 
-#include "cli.h"
+#include "waiting.h"
 
-#include <signal.h>
 #include <stdatomic.h>
 #include <sys/types.h>
 
@@ -55,22 +55,6 @@ struct run {
     bool given_up; /* the store does not answer: end without closing the client */
     struct warden warden;
 };
-
-/* ---- Signals (child.c) ----------------------------------------------------------- */
-
-/* Signals come through a descriptor; the command gets back what we found. */
-struct signals {
-    int fd;
-    sigset_t mask; /* as we found it, and the dispositions we changed */
-    struct sigaction child, pipe;
-};
-
-/* Those that end a wait; then, for the time the command runs, all that are passed on.
- * Signals that were ignored when we were started stay so. 0 or -1 with errno. */
-int signals_begin(struct signals *signals);
-int signals_all(struct signals *signals);
-/* The next signal, or 0. */
-int signals_next(struct signals *signals);
 
 /* ---- The terminal (child.c) ------------------------------------------------------ */
 
@@ -106,9 +90,6 @@ pid_t child_start(const struct child_plan *plan);
 /* ---- The warden ------------------------------------------------------------------ */
 
 #define NEVER INT64_MAX
-
-/* Nanoseconds of CLOCK_BOOTTIME, which runs while the machine sleeps. */
-int64_t now_ns(void);
 
 /* What holdfast tells the warden without a message: it may be stopped at any time. */
 struct warden_page {

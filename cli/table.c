@@ -42,14 +42,6 @@ struct table *table_new(const char *const *heads)
     return table;
 }
 
-/* Control characters, and those that turn the writing direction. */
-static bool is_hostile(uint32_t code)
-{
-    return code < 0x20 || (code >= 0x7f && code < 0xa0) || code == 0x200e ||
-           code == 0x200f || (code >= 0x2028 && code <= 0x202e) ||
-           (code >= 0x2066 && code <= 0x2069) || code == 0xfeff;
-}
-
 /* A copy of `text` that is safe to show. */
 static char *tame(const char *text)
 {
@@ -61,7 +53,7 @@ static char *tame(const char *text)
         no_memory();
     while (*text) {
         len = utf8_read(text, &code);
-        if (len && !is_hostile(code)) {
+        if (len && !utf8_hostile(code)) {
             memcpy(to, text, len);
             to += len;
             text += len;

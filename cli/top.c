@@ -4,7 +4,8 @@
  *
  * On a terminal it has the alternate screen, keys without echo, and no cursor, and
  * gives all of that back whichever way it ends: q, a signal, exit(), Ctrl-Z and back.
- * Signals are blocked except while we wait, and their handlers only take a note, so
+ * Signals are blocked except while we wait, and their handlers only take a note; those
+ * that end us are let in while the store is asked, too, and then end us there. So
  * nothing happens in the middle of a frame. frame.c draws.
  *
  * Elsewhere it prints plain text once, or again and again if --every was given. The
@@ -30,10 +31,16 @@
 
 /* ---- Signals --------------------------------------------------------------------- */
 
-static volatile sig_atomic_t ended_by, stop_asked, continued, resized;
+static volatile sig_atomic_t ended_by, stop_asked, continued, resized, looking;
+
+static void terminal_give_back(void);
 
 static void note_signal(int number)
 {
+    if (looking) { /* the store may not answer: do not wait for it */
+        terminal_give_back();
+        die_by(number);
+    }
     if (number == SIGTSTP)
         stop_asked = 1;
     else if (number == SIGCONT)
@@ -44,6 +51,8 @@ static void note_signal(int number)
         ended_by = number;
 }
 
+/* Those that end us come first. */
+#define ENDING_COUNT 4
 static const int caught[] = { SIGINT,  SIGTERM, SIGHUP,  SIGQUIT,
                               SIGTSTP, SIGCONT, SIGWINCH };
 
@@ -179,13 +188,33 @@ static int64_t now_ms(void)
 }
 
 /* A look that fails leaves the old view on the screen, and says so. */
+/* The signals that end us are let in for the time of a look. */
+static void ending_signals(int how)
+{
+    sigset_t set;
+
+    if (!terminal.ours)
+        return; /* nothing is caught */
+    sigemptyset(&set);
+    for (size_t i = 0; i < ENDING_COUNT; i++)
+        sigaddset(&set, caught[i]);
+    if (how == SIG_UNBLOCK)
+        looking = 1;
+    sigprocmask(how, &set, NULL);
+    if (how == SIG_BLOCK)
+        looking = 0;
+}
+
 static int look(struct top *top)
 {
     struct view view;
     time_t now = time(NULL);
     struct tm parts;
-    int rc = view_take(top->client, top->prefix, true, &view, &top->why);
+    int rc;
 
+    ending_signals(SIG_UNBLOCK);
+    rc = view_take(top->client, top->prefix, true, &view, &top->why);
+    ending_signals(SIG_BLOCK);
     localtime_r(&now, &parts);
     strftime(top->clock, sizeof top->clock, "%H:%M:%S", &parts);
     top->frame.clock = top->clock;
@@ -401,7 +430,7 @@ static int run_top(struct args *args)
     setlocale(LC_CTYPE, "C.UTF-8"); /* for wcwidth() alone */
     code = live(&top) ? run_live(&top) : run_plain(&top);
     view_done(&top.view);
-    hf_close(top.client);
+    cli_close(top.client, ended_by ? 128 + ended_by : code);
     if (ended_by)
         take_signal(ended_by);
     return code;

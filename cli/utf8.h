@@ -3,6 +3,7 @@
 #ifndef HOLDFAST_CLI_UTF8_H
 #define HOLDFAST_CLI_UTF8_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -29,6 +30,16 @@ static inline size_t utf8_read(const char *text, uint32_t *ret_code)
         return 0;
     *ret_code = code;
     return len;
+}
+
+/* Not fit for a terminal: controls (C0, DEL, C1), and what turns the writing direction,
+ * breaks the line or cannot be seen. */
+static inline bool utf8_hostile(uint32_t code)
+{
+    return code < 0x20 || (code >= 0x7f && code < 0xa0) || code == 0x061c ||
+           (code >= 0x200b && code <= 0x200f) || (code >= 0x2028 && code <= 0x202e) ||
+           (code >= 0x2060 && code <= 0x206f) || code == 0xfeff ||
+           (code >= 0xfff9 && code <= 0xfffb) || (code >= 0xe0000 && code <= 0xe0fff);
 }
 
 #endif

@@ -303,14 +303,6 @@ struct json *look_json(struct args *args, const char *name)
 
 /* ---- Text from strangers --------------------------------------------------------- */
 
-/* Control characters, and those that turn or break the writing. */
-static bool code_is_safe(uint32_t code)
-{
-    return code >= 0x20 && (code < 0x7f || code >= 0xa0) &&
-           (code < 0x200b || code > 0x200f) && (code < 0x2028 || code > 0x202e) &&
-           (code < 0x2060 || code > 0x206f) && code != 0xfeff;
-}
-
 void text_safe(const char *text, char *buffer, size_t size)
 {
     size_t used = 0;
@@ -318,7 +310,7 @@ void text_safe(const char *text, char *buffer, size_t size)
     while (*text) {
         uint32_t code;
         size_t len = utf8_read(text, &code);
-        bool safe = len && code_is_safe(code);
+        bool safe = len && !utf8_hostile(code);
 
         if (used + 5 > size)
             break;
@@ -332,4 +324,24 @@ void text_safe(const char *text, char *buffer, size_t size)
         }
     }
     buffer[used] = '\0';
+}
+
+/* One '?' for each character or stray byte. */
+void text_blank(char *text)
+{
+    char *to = text;
+
+    while (*text) {
+        uint32_t code;
+        size_t len = utf8_read(text, &code);
+
+        if (len && !utf8_hostile(code)) {
+            memmove(to, text, len);
+            to += len;
+        } else {
+            *to++ = '?';
+        }
+        text += len ? len : 1;
+    }
+    *to = '\0';
 }

@@ -42,9 +42,13 @@ struct watch {
 
 static volatile sig_atomic_t ended_by;
 
+static volatile sig_atomic_t looking; /* the store may not answer: do not wait for it */
+
 static void note_signal(int number)
 {
     ended_by = number;
+    if (looking)
+        die_by(number);
 }
 
 static int64_t now_ms(void)
@@ -326,6 +330,21 @@ static bool pause_watch(int64_t every_ms, const sigset_t *mask)
     return !(out.revents & (POLLERR | POLLHUP | POLLNVAL)) && !ended_by;
 }
 
+/* Signals are blocked but for the time of a look, when they end us where we are. */
+static int look(struct watch *w, hf_client *client, const sigset_t *mask,
+                struct view *ret_view, hf_error *why)
+{
+    sigset_t blocked;
+    int rc;
+
+    looking = 1;
+    sigprocmask(SIG_SETMASK, mask, &blocked);
+    rc = view_take(client, w->name, false, ret_view, why);
+    sigprocmask(SIG_SETMASK, &blocked, NULL);
+    looking = 0;
+    return rc;
+}
+
 static int watch_loop(struct watch *w, hf_client *client, int64_t every_ms,
                       const sigset_t *mask)
 {
@@ -335,7 +354,7 @@ static int watch_loop(struct watch *w, hf_client *client, int64_t every_ms,
 
     w->first = true;
     do {
-        if (view_take(client, w->name, false, &view, &why) != 0) {
+        if (look(w, client, mask, &view, &why) != 0) {
             code = cli_fail(w->args, w->name, &why);
             break;
         }
@@ -370,7 +389,7 @@ static int run_watch(struct args *args)
         return code;
     catch_signals(&before);
     code = watch_loop(&w, client, every_ms, &before);
-    hf_close(client);
+    cli_close(client, ended_by ? 128 + ended_by : code);
     if (ended_by)
         return die(&before);
     if (ferror(stdout))

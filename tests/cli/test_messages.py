@@ -30,7 +30,7 @@ PASSWORD = "hunter2"
 
 # What must be provoked on the page: a part of the message.
 FAILURES = {
-    "busy": "somebody else holds it",
+    "busy": "jobs/nightly: held for 4m12s by db3 pid 8123",
     "timeout": "the time to wait is over",
     "lost": "the lock was lost, the command is ended",
     "end of --max-hold": "the end of --max-hold was reached, the command is ended",

@@ -75,8 +75,8 @@ def test_conflict(place):
         return holdfast("run", *words, "--", "echo", "ran", url=place.url)
 
     with Holder(place, "x"):
-        code(run("-n", "x"), 1, "busy", "somebody else holds it")
-        code(run("--wait", "0", "x"), 1, "--wait 0", "somebody else holds it")
+        code(run("-n", "x"), 1, "busy", "held for")
+        code(run("--wait", "0", "x"), 1, "--wait 0", "held for")
         code(run("-w", "50ms", "x"), 75, "timeout", "the time to wait is over")
         code(run("-w", "0.05", "x"), 75, "timeout, plain seconds")
         code(run("--nonblock", "-E", "9", "x"), 9, "-E, busy")
@@ -201,9 +201,9 @@ def test_signals(place):
 def test_waiting(place):
     host = re.escape(socket.gethostname())
     with Holder(place, "w") as holder:
-        line = rf"waiting \d+ s: held by {host} pid {holder.pid} `backup.sh`"
+        line = rf"waiting \d+ s: held for [0-9.]+m?s by {host} pid {holder.pid} backup.sh"
         with Terminal("run", "w", "--", "true", url=place.url) as terminal:
-            terminal.until("held by")
+            terminal.until("held for")
             terminal.until("waiting 2 s")
             ok(re.search(line, terminal.seen), "the waiting line", terminal.seen)
             ok("\n" not in terminal.seen, "it stays one line", terminal.seen)

@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The line that tells whom we wait for: on a terminal one line that is written over
+ * every second, with -v elsewhere a line at growing intervals, otherwise nothing.
+ *
+ * A look at a store takes as long as the store does, and must delay neither the wait nor
+ * a signal. So another process does it: this program again, started when the first look
+ * is due. It looks once for each byte it gets over a socket and answers with one
+ * message; the end of the socket is its end. The URL reaches it through the environment,
+ * because it may hold a password.
+ */
+#include "look.h"
+#include "waiting.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define FIRST_MS 1000 /* a short wait is not worth a line */
+#define LONGEST_MS 60000
+#define PATIENCE_MS 1000 /* a store that takes longer to answer is worth a word */
+
+extern char **environ;
+
+static int64_t waited_ms(const struct line *line)
+{
+    return (now_ns() - line->since_ns) / 1000000;
+}
+
+/* ---- The process that looks ------------------------------------------------------ */
+
+/* Our environment with the URL that counts; NULL without memory. */
+static char **environment_make(const struct line *line)
+{
+    const char *url = args_url(line->args);
+    size_t count = 0, kept = 0, size = url ? strlen(url) + 16 : 0;
+    char **list, *entry;
+
+    while (environ[count])
+        count++;
+    list = calloc(1, (count + 2) * sizeof *list + size);
+    if (!list)
+        return NULL;
+    for (size_t i = 0; i < count; i++) {
+        if (!url || strncmp(environ[i], "HOLDFAST_URL=", 13) != 0)
+            list[kept++] = environ[i];
+    }
+    if (url) {
+        entry = (char *)(list + count + 2);
+        snprintf(entry, size, "HOLDFAST_URL=%s", url);
+        list[kept] = entry;
+    }
+    return list;
+}
+
+static int looker_spawn(struct line *line, int peer)
+{
+    char self[] = "/proc/self/exe", name[] = "holdfast", hidden[] = LOOK_COMMAND;
+    char us[24], *words[4 + 64] = { name, hidden, us };
+    char **environment = environment_make(line);
+    posix_spawn_file_actions_t files;
+    posix_spawnattr_t attr;
+    int error;
+
+    if (!environment)
+        return ENOMEM;
+    snprintf(us, sizeof us, "%d", (int)getpid());
+    for (size_t i = 0, used = 3; i < line->count && used < 3 + 64; i++) {
+        if (!line->wants[i].stripes)
+            words[used++] = (char *)line->wants[i].name;
+    }
+    posix_spawn_file_actions_init(&files);
+    posix_spawn_file_actions_adddup2(&files, peer, STDIN_FILENO);
+    posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, "/dev/null", O_RDWR, 0);
+    posix_spawn_file_actions_addopen(&files, STDERR_FILENO, "/dev/null", O_RDWR, 0);
+    posix_spawnattr_init(&attr);
+    posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK);
+    posix_spawnattr_setsigmask(&attr, &line->signals->mask);
+    error = posix_spawn(&line->pid, self, &files, &attr, words, environment);
+    posix_spawnattr_destroy(&attr);
+    posix_spawn_file_actions_destroy(&files);
+    free(environment);
+    return error;
+}
+
+static bool looker_start(struct line *line)
+{
+    int pair[2];
+
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0)
+        return false;
+    if (looker_spawn(line, pair[1]) != 0) {
+        close(pair[0]);
+        pair[0] = -1;
+    }
+    close(pair[1]);
+    line->fd = pair[0];
+    return line->fd >= 0;
+}
+
+/* It ends by itself; it may be in the middle of a look that the store delays. */
+static void looker_end(struct line *line)
+{
+    if (line->fd < 0)
+        return;
+    close(line->fd);
+    line->fd = -1;
+    waitpid(line->pid, NULL, WNOHANG);
+}
+
+static bool looker_ask(struct line *line)
+{
+    if (line->fd < 0 && !looker_start(line))
+        return false;
+    return send(line->fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) == 1;
+}
+
+/* ---- The line -------------------------------------------------------------------- */
+
+void line_begin(struct line *line, struct args *args, const struct signals *signals)
+{
+    line->args = args;
+    line->signals = signals;
+    line->since_ns = now_ns();
+    line->asked_ms = line->fd = -1;
+    line->on_terminal = isatty(STDERR_FILENO) == 1;
+    if (line->on_terminal || args_get(args, "verbose")->flag)
+        line->step_ms = line->next_ms = FIRST_MS;
+}
+
+/* Cut to the width, so that the next one can be written over it. */
+static void line_fit(char *text)
+{
+    struct winsize window = { 0, 0, 0, 0 };
+    size_t width = 80;
+
+    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col > 1)
+        width = window.ws_col;
+    if (strlen(text) < width)
+        return;
+    text[--width] = '\0';
+    while (width > 0 && (text[width - 1] & 0xc0) == 0x80) /* not half a letter */
+        text[--width] = '\0';
+    if (width > 0 && ((unsigned char)text[width - 1] & 0x80))
+        text[--width] = '\0';
+}
+
+static void line_show(struct line *line)
+{
+    char text[LINE_MAX + 64];
+
+    snprintf(text, sizeof text, "waiting %" PRId64 " s%s%s", waited_ms(line) / 1000,
+             line->said[0] ? ": " : "", line->said);
+    text_blank(text);
+    if (line->on_terminal) {
+        line_fit(text);
+        fprintf(stderr, "\r%s\033[K", text);
+        fflush(stderr);
+        line->shown = true;
+    } else {
+        cli_verbose(line->args, "%s: %s", line->what, text);
+        line->step_ms *= line->step_ms < LONGEST_MS ? 2 : 1;
+    }
+    line->next_ms = waited_ms(line) + line->step_ms;
+}
+
+int line_fd(const struct line *line)
+{
+    return line->fd;
+}
+
+int line_timeout(const struct line *line)
+{
+    int64_t left = line->next_ms - waited_ms(line);
+
+    if (line->step_ms == 0)
+        return -1;
+    return left < 0 ? 0 : (int)left;
+}
+
+/* An answer, if there is one. */
+static void line_hear(struct line *line)
+{
+    ssize_t got = recv(line->fd, line->said, sizeof line->said - 1, MSG_DONTWAIT);
+
+    if (got < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    line->said[got > 0 ? got : 0] = '\0';
+    line->asked_ms = -1;
+    if (got <= 0)
+        looker_end(line);
+    line_show(line);
+}
+
+/* The time is over: for the next look, or for the answer to the last one. */
+static void line_due(struct line *line)
+{
+    if (line->asked_ms >= 0) {
+        snprintf(line->said, sizeof line->said,
+                 "the store has not answered for %" PRId64 " s",
+                 (waited_ms(line) - line->asked_ms) / 1000);
+        line_show(line);
+        return;
+    }
+    if (looker_ask(line)) {
+        line->asked_ms = waited_ms(line);
+        line->next_ms = line->asked_ms + PATIENCE_MS;
+        return;
+    }
+    looker_end(line);
+    line->said[0] = '\0';
+    line_show(line);
+}
+
+void line_turn(struct line *line)
+{
+    if (line->fd >= 0)
+        line_hear(line);
+    if (line_timeout(line) == 0)
+        line_due(line);
+}
+
+void line_end(struct line *line)
+{
+    if (line->shown)
+        fputs("\r\033[K", stderr);
+    line->shown = false;
+    line->step_ms = 0;
+    looker_end(line);
+}
+
+/* ---- In the other process -------------------------------------------------------- */
+
+static void look_say(hf_client **client, const hf_want *wants, size_t count,
+                     int64_t pid)
+{
+    char text[LINE_MAX] = "";
+    hf_error why;
+    int rc = 0;
+
+    if (!*client)
+        rc = hf_open(NULL, NULL, client, &why);
+    if (rc == 0)
+        rc = holder_words(*client, wants, count, pid, text, sizeof text, &why);
+    if (rc == HF_EUNREACHABLE || rc == HF_EUNCERTAIN)
+        snprintf(text, sizeof text, "the store cannot be reached: %s", why.text);
+    else if (rc < 0)
+        snprintf(text, sizeof text, "%s", why.text);
+    send(STDIN_FILENO, text, strlen(text) + 1, MSG_NOSIGNAL);
+}
+
+int line_look(char **words, size_t count)
+{
+    hf_want wants[64];
+    hf_client *client = NULL;
+    int64_t pid = count > 0 ? strtol(words[0], NULL, 10) : 0;
+    size_t names = 0;
+    char byte;
+
+    for (size_t i = 1; i < count && names < 64; i++)
+        wants[names++] = hf_mutex(words[i]);
+    while (recv(STDIN_FILENO, &byte, 1, 0) == 1)
+        look_say(&client, wants, names, pid);
+    hf_close(client);
+    return EXIT_DONE;
+}

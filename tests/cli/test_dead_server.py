@@ -1,0 +1,175 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""The store does not answer any more: signals end every command at once, and `run` ends
+with its command.
+
+A server is killed, or frozen: a frozen one keeps its connections and says nothing. The
+limits below stand between "at once" and the seconds a request may take (5 s, and up to
+20 s with its repeats); they measure which of the two it was, not how quick.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+from cli import DEADLINE, Holder, Terminal, holdfast, start, wait_for
+from redis_server import PROGRAM, redis
+from tap import comment, done, ok
+
+AT_ONCE = 3.0
+
+
+def waiters(server, name):
+    shown = holdfast("show", name, "--json", url=server.url)
+    locks = json.loads(shown.stdout)["locks"] if shown.returncode == 0 else []
+    return len(locks[0]["waiters"]) if locks else 0
+
+
+def silence(server, how):
+    """The server falls silent."""
+    if how == "frozen":
+        os.kill(server.process.pid, signal.SIGSTOP)
+    else:
+        server.kill()
+
+
+def ends_by(process, number, what):
+    """Sends the signal; it has to end by it at once."""
+    begin = time.monotonic()
+    process.send_signal(number)
+    try:
+        output = process.communicate(timeout=DEADLINE)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        output = process.communicate()
+    took = time.monotonic() - begin
+    comment(f"{what}: {took:.3f} s, {process.returncode}, {output[1]}")
+    ok(took < AT_ONCE and process.returncode in (128 + number, -number),
+       f"{what}: ends at once", (took, process.returncode, output))
+
+
+WAITERS = [["run", "w", "--", "true"], ["run", "-v", "w", "--", "true"],
+           ["acquire", "w", "--ttl", "10m"], ["latch", "wait", "l"]]
+
+
+def test_waiting(how):
+    """A waiter of each kind; the server falls silent; TERM."""
+    with redis() as server:
+        holdfast("latch", "set", "l", "1", url=server.url)
+        holdfast("acquire", "w", "--ttl", "10m", url=server.url)
+        running = []
+        for words in WAITERS:
+            running.append(start(*words, url=server.url))
+            wait_for(lambda words=words: waiters(server, words[-1] if words[0] ==
+                                                 "latch" else "w"), "a waiter")
+        wait_for(lambda: waiters(server, "w") == 3, "three waiters")
+        silence(server, how)
+        numbers = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGTERM]
+        for words, process, number in zip(WAITERS, running, numbers):
+            ends_by(process, number, f"{how}: {' '.join(words)}, signal {number}")
+
+
+def test_opening():
+    """A server that takes the connection and says nothing."""
+    with redis() as server:
+        silence(server, "frozen")
+        for words in [["run", "w", "--", "true"], ["ls"], ["acquire", "w", "--ttl", "9s"],
+                      ["latch", "wait", "l"], ["release", "x"], ["watch", "w"],
+                      ["doctor"]]:
+            process = start(*words, url=server.url)
+            connected = lambda process=process: any(
+                os.readlink(f"/proc/{process.pid}/fd/{fd}").startswith("socket:")
+                for fd in os.listdir(f"/proc/{process.pid}/fd"))
+            if words[0] != "release":
+                wait_for(connected, "a connection")
+            ends_by(process, signal.SIGTERM, f"opening: {' '.join(words)}")
+
+
+def test_looking(how):
+    """watch and top look again and again."""
+    with redis() as server:
+        process = start("watch", "w", "--every", "10ms", url=server.url)
+        process.stdout.readline()
+        with Terminal("top", "--every", "10ms", url=server.url) as terminal:
+            terminal.until("NAME")
+            silence(server, how)
+            if how == "frozen":
+                time.sleep(0.1)  # pause: both are within a look by then, or it is easier
+                ends_by(process, signal.SIGINT, f"{how}: watch")
+            else:
+                process.communicate(timeout=DEADLINE)
+            begin = time.monotonic()
+            terminal.send("\x03")
+            terminal.until_exit()
+            took = time.monotonic() - begin
+            ok(took < 1.5 and terminal.status == -signal.SIGINT
+               and "\033[?1049l" in terminal.seen,
+               f"{how}: Ctrl-C ends top at once, and gives the terminal back",
+               (took, terminal.status))
+
+
+def test_command_ends(how, options):
+    """The command has ended: its exit code, and nobody waits for the store."""
+    with redis() as server:
+        signal_name = "-STOP" if how == "frozen" else "-9"
+        begin = time.monotonic()
+        result = holdfast("run", *options, "x", "--", "sh", "-c",
+                          f"kill {signal_name} {server.process.pid}; exit 3",
+                          url=server.url)
+        took = time.monotonic() - begin
+        comment(f"{how}: {took:.3f} s: {result.stderr}")
+        ok(result.returncode == 3 and took < AT_ONCE
+           and "did not confirm the release" in result.stderr,
+           f"{how}: run {' '.join(options)} ends with its command", (took, result))
+
+
+def test_terminal(how):
+    """The line goes on while the store is silent, and says so; Ctrl-C ends it."""
+    with redis() as server:
+        holdfast("acquire", "w", "--ttl", "10m", url=server.url)
+        with Terminal("run", "w", "--", "true", url=server.url, size=(24, 200)) as terminal:
+            at = terminal.until("held for")
+            silence(server, how)
+            terminal.until("the store ", after=at)
+            begin = time.monotonic()
+            terminal.send("\x03")
+            terminal.until_exit()
+            took = time.monotonic() - begin
+            comment(terminal.seen)
+            ok(took < AT_ONCE and terminal.status == 128 + signal.SIGINT,
+               f"{how}: the line says so, Ctrl-C ends the wait", (took, terminal.status))
+
+
+def test_withdrawn():
+    """A server that answers: who was told to end is not in line any more."""
+    with redis() as server, Holder(server, "w"):
+        holdfast("latch", "set", "l", "1", url=server.url)
+        for words, name in [(WAITERS[0], "w"), (WAITERS[2], "w"), (WAITERS[3], "l")]:
+            process = start(*words, url=server.url)
+            wait_for(lambda name=name: waiters(server, name) == 1, "a waiter")
+            ends_by(process, signal.SIGTERM, f"alive: {' '.join(words)}")
+            ok(waiters(server, name) == 0, f"{' '.join(words)}: its place is given up")
+
+
+def main():
+    for how in ["killed", "frozen"]:
+        test_waiting(how)
+        test_looking(how)
+        for options in [[], ["--ttl", "2s"], ["a", "b"]]:
+            test_command_ends(how, options)
+        test_terminal(how)
+    test_opening()
+    test_withdrawn()
+    done()
+
+
+if not PROGRAM:
+    print("1..0 # SKIP no redis-server")
+    sys.exit(0)
+if "redis" not in holdfast("version").stdout:
+    print("1..0 # SKIP this build has no redis")
+    sys.exit(0)
+main()
