@@ -81,14 +81,30 @@ static const char *missing(const struct hf_backend *backend)
     return NULL;
 }
 
+/* An '@' where none belongs: what looks like a scheme or an option may be a piece of a
+ * password, and is not to be repeated. */
+static bool may_hold_secret(const struct hf_url *url)
+{
+    for (size_t i = 0; i < url->option_count; i++)
+        if (strchr(url->options[i].key, '@') || strchr(url->options[i].value, '@'))
+            return true;
+    return false;
+}
+
 static int check_options(const struct hf_backend *store, const struct hf_url *url,
                          hf_error *why)
 {
     for (size_t i = 0; i < url->option_count; i++) {
         const char *key = url->options[i].key;
-        if (!has(common_options, key) && !has(store->options, key))
-            return hf__fail(why, HF_EURL, "the %s store has no option \"%s\"",
-                            store->name, key);
+        if (has(common_options, key) || has(store->options, key))
+            continue;
+        if (may_hold_secret(url))
+            return hf__fail(why, HF_EURL,
+                            "the %s store has no such option (an '@' in a password "
+                            "is written %%40, a '?' %%3F)",
+                            store->name);
+        return hf__fail(why, HF_EURL, "the %s store has no option \"%s\"", store->name,
+                        key);
     }
     return 0;
 }
@@ -99,6 +115,11 @@ const struct hf_backend *hf__registry_find(const struct hf_url *url, hf_error *w
     if (!store && has(absent, url->scheme)) {
         hf__fail(why, HF_EUNSUPPORTED, "this build has no store for \"%s:\"",
                  url->scheme);
+        return NULL;
+    }
+    if (!store && (strchr(url->path, '@') || may_hold_secret(url))) {
+        hf__fail(why, HF_EURL, "it does not begin with a store of this build: %s",
+                 hf__registry_names());
         return NULL;
     }
     if (!store) {
