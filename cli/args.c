@@ -250,6 +250,15 @@ static void add_options(struct args *args, const struct option *options)
     }
 }
 
+/* It may be a URL, whose option was forgotten. */
+static int one_too_many(struct args *args, const char *operand)
+{
+    char shown[256];
+
+    url_without_secrets(operand, shown, sizeof shown);
+    return cli_usage(args, "\"%s\" is one operand too many", shown);
+}
+
 static int check_operands(struct args *args)
 {
     const struct command *command = args->command;
@@ -260,8 +269,7 @@ static int check_operands(struct args *args)
                          count == 0 ? "an operand is missing" : "operands are missing",
                          command->name, command->operands);
     if (command->max_operands >= 0 && count > (size_t)command->max_operands)
-        return cli_usage(args, "\"%s\" is one operand too many",
-                         args->operands[command->max_operands]);
+        return one_too_many(args, args->operands[command->max_operands]);
     if (args_get(args, "url")->count > 1)
         return cli_usage(args, "more than one --url: quorum is not there yet");
     return 0;

@@ -177,27 +177,17 @@ out:
     free(text);
 }
 
-/* A password that was on our command line does not go on into an environment: there it
- * would outlive us in places nobody thinks of. What is left is refused by the store
- * instead of leading somewhere else. */
+/* As it was given, password and all: a `holdfast` within the command has to reach the
+ * same store, and only this user can read the environment of a process, while everybody
+ * can read the command line where the password came from. */
 static void export_url(struct run *run)
 {
-    const char *url = args_url(run->args);
-    char *shown;
+    const char *url = args_url(run->args), *given = getenv("HOLDFAST_URL");
 
-    if (!url) {
-        const char *given = getenv("HOLDFAST_URL");
-
-        if (!given || !*given)
-            setenv("HOLDFAST_URL", "file:", 1);
-        return;
-    }
-    shown = malloc(strlen(url) + 16);
-    if (!shown)
-        return;
-    url_without_secrets(url, shown, strlen(url) + 16);
-    setenv("HOLDFAST_URL", shown, 1);
-    free(shown);
+    if (url)
+        setenv("HOLDFAST_URL", url, 1);
+    else if (!given || !*given)
+        setenv("HOLDFAST_URL", "file:", 1);
 }
 
 void run_export(struct run *run)

@@ -66,6 +66,24 @@ static void cell_json(struct args *args, const void *data, size_t len, uint64_t 
     free(encoded);
 }
 
+/* A value may have been written by a stranger: on a terminal it is shown as text, with
+ * whatever else is in it as \xNN. */
+static void put_shown(const char *data, size_t len)
+{
+    for (size_t at = 0; at < len;) {
+        uint32_t code = 0;
+        size_t step = data[at] ? utf8_read(data + at, &code) : 0;
+        bool plain = step && (code == '\n' || code == '\t' || !utf8_hostile(code));
+
+        if (plain)
+            fwrite(data + at, 1, step, stdout);
+        else
+            for (size_t i = 0; i < (step ? step : 1); i++)
+                printf("\\x%02x", (unsigned)(unsigned char)data[at + i]);
+        at += step ? step : 1;
+    }
+}
+
 static int run_cell_get(struct args *args)
 {
     const char *name = args_operand(args, 0);
@@ -87,6 +105,8 @@ static int run_cell_get(struct args *args)
     cli_verbose(args, "%s: version %llu", name, (unsigned long long)version);
     if (args_get(args, "json")->flag)
         cell_json(args, data, len, version);
+    else if (isatty(STDOUT_FILENO) && !args_get(args, "raw")->flag)
+        put_shown(data, len);
     else
         fwrite(data, 1, len, stdout);
     hf_free(data);
@@ -96,6 +116,7 @@ out:
 }
 
 static const struct option cell_get_options[] = {
+    { "raw", 0, OPT_FLAG, NULL, "byte for byte, also on a terminal", 0, 0 },
     { "json", 0, OPT_FLAG, NULL, "print JSON", 0, 0 },
     { NULL, 0, OPT_FLAG, NULL, NULL, 0, 0 },
 };
@@ -112,7 +133,9 @@ const struct command cmd_cell_get = {
     .summary = "print the value of a cell",
     .group = "objects",
     .about =
-        "Prints the value of the cell NAME as it is, without a newline of our own. "
+        "Prints the value of the cell NAME as it is, without a newline of our own. On "
+        "a terminal control characters and bytes that are no text are shown as \\xNN, "
+        "unless --raw is given. "
         "-v says its version on stderr. Exit code 1 if there is no such cell.",
     .examples = cell_get_examples,
     .options = cell_get_options,

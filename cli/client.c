@@ -130,66 +130,92 @@ int cli_fail(struct args *args, const char *what, const hf_error *why)
 
 /* ---- The store ------------------------------------------------------------------- */
 
+/* Any option that sounds like a secret, mistyped or not; the name of a file or of a
+ * variable is none. */
 static bool secret_option(const char *name, size_t length)
 {
-    static const char *const secrets[] = { "password", "token", "secret", "key" };
+    static const char *const parts[] = {
+        "pas", "pw", "token", "secret", "key", "auth"
+    };
+    static const char *const ends[] = { "_file", "_env" };
+    char text[64];
 
-    for (size_t i = 0; i < sizeof secrets / sizeof *secrets; i++) {
-        if (strlen(secrets[i]) == length && strncmp(secrets[i], name, length) == 0)
+    snprintf(text, sizeof text, "%.*s", (int)length, name);
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        size_t size = strlen(ends[i]);
+
+        if (strlen(text) > size && strcmp(text + strlen(text) - size, ends[i]) == 0)
+            return false;
+    }
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        if (strcasestr(text, parts[i]))
             return true;
     }
     return false;
 }
 
-/* The end of the authority of `url`, where neither path nor options have begun. */
-static const char *authority_of(const char *url, const char **ret_end)
+/* What is hidden of the text before `at`, the last '@': all that could be a password.
+ * In "scheme://user:password@" that is the password. Of anything else we cannot know
+ * what was meant: a slash may be missing, or an escape. */
+static const char *secret_begin(const char *url, const char *at)
 {
-    const char *start = strstr(url, "://");
+    size_t scheme = strspn(url, "abcdefghijklmnopqrstuvwxyz"
+                                "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+.-");
+    const char *start = strncmp(url + scheme, "://", 3) == 0 ? url + scheme + 3 : url;
+    const char *user = start + strcspn(start, ":/?#@");
+    const char *password = *user == ':' ? user + 1 : user;
 
-    start = start ? start + 3 : url;
-    *ret_end = start + strcspn(start, "/?#");
+    if (strncmp(url, "file:/", 6) == 0 && (start == url || *start == '/'))
+        return NULL; /* a path with an '@' in it */
+    if (start > url && user > start && *user == ':' && password < at &&
+        password + strcspn(password, ":/?#@") == at)
+        return password;
     return start;
 }
 
-/* A password may hold an unescaped '/' or '?', against the rules: then the last '@' of
- * the URL ends it all the same. Better to blank out too much. */
-static const char *password_of(const char *url, const char **ret_end)
+/* The options of a URL, with the values of those that sound like a secret hidden. */
+static size_t put_options(const char *text, char *buffer, size_t size)
 {
-    const char *end, *start = authority_of(url, &end);
-    const char *at = strrchr(start, '@');
-    const char *colon = at ? memchr(start, ':', (size_t)(at - start)) : NULL;
+    size_t used = 0;
 
-    *ret_end = at;
-    return colon && strstr(url, "://") ? colon + 1 : NULL;
+    while (*text && used + 4 < size) {
+        size_t name = strcspn(text + 1, "=&"), length = 1 + name;
+
+        if (text[length] == '=')
+            length++;
+        for (size_t i = 0; i < length && used + 4 < size; i++)
+            buffer[used++] = text[i];
+        if (text[length - 1] == '=' && secret_option(text + 1, name)) {
+            memcpy(buffer + used, "***", 3);
+            used += 3;
+            length += strcspn(text + length, "&");
+        }
+        text += length;
+        while (*text && *text != '&' && used + 4 < size)
+            buffer[used++] = *text++;
+    }
+    return used;
 }
 
 void url_without_secrets(const char *url, char *buffer, size_t size)
 {
-    const char *end = NULL, *password = password_of(url, &end);
-    bool hidden = false;
-    size_t used = 0;
+    const char *at = strrchr(url, '@'), *secret = at ? secret_begin(url, at) : NULL;
+    const char *rest = secret ? at : url;
+    size_t used = 0, plain;
 
-    for (const char *c = url; *c && used + 4 < size; c++) {
-        if (c == password) {
-            memcpy(buffer + used, "***", 3);
-            used += 3;
-            c = end;
-        }
-        if (*c == '?' || *c == '&') {
-            size_t length = strcspn(c + 1, "=&");
-
-            hidden = c[length + 1] == '=' && secret_option(c + 1, length);
-        }
-        if (hidden && c > url && c[-1] == '=') {
-            memcpy(buffer + used, "***", 3);
-            used += 3;
-            c += strcspn(c, "&");
-            hidden = false;
-            if (!*c)
-                break;
-        }
-        buffer[used++] = *c;
+    if (secret)
+        used = (size_t)snprintf(buffer, size, "%.*s***", (int)(secret - url), url);
+    if (used + 4 >= size) {
+        buffer[size - 1] = '\0';
+        return;
     }
+    plain = strcspn(rest, "?");
+    if (plain > size - used - 4)
+        plain = size - used - 4;
+    memcpy(buffer + used, rest, plain);
+    used += plain;
+    if (rest[plain] == '?')
+        used += put_options(rest + plain, buffer + used, size - used);
     buffer[used] = '\0';
 }
 

@@ -6,7 +6,7 @@
  * change and a reader may take it line by line. The writer keeps a stack of what is
  * open, so that commas, closing brackets and the end of the document cannot be
  * forgotten. Text is UTF-8 in any case: a byte that is not becomes U+FFFD, control
- * characters are escaped. Called from the main thread only. A key where none belongs
+ * characters are escaped, and whatever else could harm a terminal. Called from the main thread only. A key where none belongs
  * (or the reverse) is a bug of the caller and aborts.
  */
 #include "cli.h"
@@ -40,10 +40,13 @@ struct json *json_new(FILE *out)
 static void put_escape(FILE *out, uint32_t code)
 {
     static const char plain[] = "\"\\\b\f\n\r\t", letter[] = "\"\\bfnrt";
-    const char *found = memchr(plain, (int)code, sizeof plain - 1);
+    const char *found = code < 0x80 ? memchr(plain, (int)code, sizeof plain - 1) : NULL;
 
     if (found)
         fprintf(out, "\\%c", letter[found - plain]);
+    else if (code > 0xffff)
+        fprintf(out, "\\u%04" PRIx32 "\\u%04" PRIx32, 0xd7c0 + (code >> 10),
+                0xdc00 + (code & 0x3ff));
     else
         fprintf(out, "\\u%04" PRIx32, code);
 }
@@ -58,8 +61,7 @@ static void put_text(FILE *out, const char *text)
         len = utf8_read(text, &code);
         if (!len)
             fputs("\xef\xbf\xbd", out);
-        else if (code < 0x20 || (code >= 0x7f && code < 0xa0) || code == '"' ||
-                 code == '\\')
+        else if (utf8_hostile(code) || code == '"' || code == '\\')
             put_escape(out, code);
         else
             fwrite(text, 1, len, out);

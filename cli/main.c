@@ -42,16 +42,18 @@ static bool is_help(const char *word)
 static int unknown_command(char **words, size_t count)
 {
     const char *near = help_nearest_command(words[0]);
+    char shown[256];
 
+    url_without_secrets(words[0], shown, sizeof shown);
     if (count > 1 && is_help(words[1]) && help_family(words[0], stdout))
         return EXIT_DONE;
     if (words[0][0] == '-')
         cli_say("the command comes first: holdfast COMMAND %s (see holdfast --help)",
                 words[0]);
     else if (near)
-        cli_say("there is no command \"%s\"; did you mean \"%s\"?", words[0], near);
+        cli_say("there is no command \"%s\"; did you mean \"%s\"?", shown, near);
     else
-        cli_say("there is no command \"%s\" (see holdfast --help)", words[0]);
+        cli_say("there is no command \"%s\" (see holdfast --help)", shown);
     return EXIT_USAGE;
 }
 

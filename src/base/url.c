@@ -323,9 +323,12 @@ void hf__url_redact(const char *text, char *buffer, size_t size)
     size_t scheme = strcspn(text, ":/?@");
     const char *secret = text[scheme] == ':' ? text + scheme + 1 : text;
 
+    bool file = strncmp(text, "file:", 5) == 0 && *secret == '/';
     if (secret[0] == '/' && secret[1] == '/')
         secret += 2;
-    if (sign && *secret != '/') /* "///" and "/": no user can be there */
+    /* "file:/" and "file:///": no user can be there, but a path with an '@'. Elsewhere
+     * slashes may be too many, or too few. */
+    if (sign && (!file || *secret != '/'))
         snprintf(buffer, size, "%.*s***%s", (int)(secret - text), text, sign);
     else
         snprintf(buffer, size, "%s", text);

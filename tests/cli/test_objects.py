@@ -5,7 +5,8 @@
 import base64
 import subprocess
 
-from cli import COMMAND, DEADLINE, Holder, environment, start, store, wait_for
+from cli import (COMMAND, DEADLINE, Holder, Terminal, environment, start, store,
+                 wait_for)
 from look_util import lock_of, run, run2, run_json
 from tap import done, ok
 
@@ -92,6 +93,19 @@ def cells(place):
     run(place, "cell", "set", "c", "x", "--if-version", "0", code=64)
 
 
+def cells_on_a_terminal(place):
+    value = b"a\x1b[2J\xc2\x9b2J\xe2\x80\xae\xff\x00b\tc\nd \xc3\xa4"
+    raw(place, "cell", "set", "hostile", "-", data=value)
+    ok(raw(place, "cell", "get", "hostile").stdout == value,
+       "cell get: byte for byte where nobody looks")
+    with Terminal("cell", "get", "hostile", url=place.url) as terminal:
+        seen = terminal.until_exit()
+        ok(seen == "a\\x1b[2J\\xc2\\x9b2J\\xe2\\x80\\xae\\xff\\x00b\tc\r\nd \u00e4",
+           "cell get: on a terminal it is shown", repr(seen))
+    with Terminal("cell", "get", "hostile", "--raw", url=place.url) as terminal:
+        ok("a\x1b[2J" in terminal.until_exit(), "cell get --raw: as it is")
+
+
 def semaphores(place):
     ok(run(place, "sem", "show", "s").startswith("free:"), "one that nobody uses")
     shown = run_json(place, "sem", "show", "s")
@@ -111,7 +125,7 @@ def semaphores(place):
 
 def main():
     with store() as place:
-        for test in (latches, cells, semaphores):
+        for test in (latches, cells, cells_on_a_terminal, semaphores):
             test(place)
     done()
 

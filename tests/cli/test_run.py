@@ -239,19 +239,50 @@ def test_note(place):
 
 def test_secrets(place):
     for url in ["redis://me:hunter2@127.0.0.1:1/0", "file:/nowhere?password=hunter2",
-                "nope://u:hunter2@h", "file://me:hunter2@h/x?token=hunter2&a=b"]:
+                "nope://u:hunter2@h", "file://me:hunter2@h/x?token=hunter2&a=b",
+                "redis:/:hunter2@h", "redis//u:hunter2@h", "u:hunter2@h", "hunter2@h",
+                "redis:hunter2@h", "hunter2:x@h", "redis://hunter2@127.0.0.1:1",
+                "redis:///me:hunter2@h", "redis://me:hunter2:x@127.0.0.1:1",
+                "redis://me:12?hunter2@h", "redis://me:12?x&hunter2=1@h",
+                "redis://127.0.0.1:1?pasword=hunter2"]:
         for words in [["--url", url], []]:
             result = holdfast("run", "-v", "-w", "100ms", *words, "x", "--", "true",
                               url=url)
             ok(result.returncode not in (0, 1) and "hunter2" not in result.stderr,
                "no password in: "
                + result.stderr.strip().replace("hunter2", "PASSWORD"))
-    ok(True, "all URLs were tried")
+    for words in [["ls", "a", "redis://me:hunter2@h"], ["redis://me:hunter2@h", "ls"]]:
+        result = holdfast(*words)
+        ok(result.returncode == 64 and "hunter2" not in result.stderr,
+           f"a URL where none belongs: {result.stderr.strip()}")
+    result = holdfast("ls", url="file:/no/user@host/x")
+    ok("file:/no/user@host/x" in result.stderr, "a path may have an @ in it", result)
+
+
+HOSTILE = {"C1": "\x9b2J", "right to left": "\u202e", "isolate": "\u2066",
+           "mark": "\u200f", "Arabic mark": "\u061c", "ESC": "\x1b[2J"}
+
+
+def test_escapes(place):
+    """What strangers write, and what we are given, does not move the cursor."""
+    for what, text in HOSTILE.items():
+        for words in [["run", "-n", f"a{text}b", "--", "true", "--"], ["ls", "--" + text],
+                      ["run", "--wait", text, "x", "--", "true"], [f"x{text}"],
+                      ["cell", "get", f"a{text}b"], ["ls", "--url", "file:/no" + text]]:
+            result = holdfast(*words, url=place.url)
+            ok(text[0] not in result.stderr, f"{what}: {words[0]}", result)
+        with Holder(place, "e", "--note", f"n{text}"):
+            for words in [["ls"], ["show", "e"], ["ls", "--json"], ["show", "e", "--json"],
+                          ["top"], ["run", "-n", "e", "--", "true"]]:
+                result = holdfast(*words, url=place.url)
+                ok(text[0] not in result.stdout + result.stderr,
+                   f"{what}: a note, shown by {' '.join(words)}", result)
 
 
 def main():
     for test in [test_exit_codes, test_conflict, test_kinds, test_environment,
-                 test_streams, test_signals, test_waiting, test_note, test_secrets]:
+                 test_streams, test_signals, test_waiting, test_note, test_secrets,
+                 test_escapes]:
         with store() as place:
             test(place)
     done()

@@ -141,9 +141,10 @@ def test_password():
                 ok(len(result.stderr.splitlines()) == 1 and result.stdout == "",
                    f"{shown}: one line, and the command was not run", result)
         result = holdfast("run", "--url", f"redis+unix://:hunter2@{path}", "x", "--",
-                          "sh", "-c", "echo $HOLDFAST_URL")
-        ok(result.returncode == 0 and "hunter" not in result.stdout,
-           "a password on the command line does not go on", result)
+                          "holdfast", "run", "-v", "y", "--", "true")
+        ok(result.returncode == 0 and "y: acquired" in result.stderr
+           and "hunter" not in result.stderr,
+           "a holdfast within the command reaches the same store", result)
 
 
 def test_no_server():
