@@ -3,7 +3,8 @@
  * What a run tells its command through the environment, and what it takes from there
  * when it is itself within the command of another run (--reentrant).
  *
- * HOLDFAST_NAME and HOLDFAST_TOKEN are those of the nearest run. HOLDFAST_OUTER has the
+ * HOLDFAST_NAME and HOLDFAST_TOKEN are those of the nearest run. HOLDFAST_RUN_ID has the
+ * ids of all of them, which are not to be released by anybody else (hold.c). HOLDFAST_OUTER has the
  * runs around that one, a line each: names, a tab, tokens. None of it is believed: what
  * it says is held counts only if the store shows that holder, with that token, and the
  * holder is a process above us. Then its warden ends us with its command, and its hold
@@ -157,6 +158,28 @@ static void export_tokens(struct run *run)
     setenv("HOLDFAST_TOKEN", text, 1);
 }
 
+/* HOLDFAST_ID may be overwritten by `acquire`; this one is ours, and has those of the
+ * runs around us, too: what `release` and `extend` are not to touch. */
+static void export_run_ids(const char *ids)
+{
+    const char *outer = getenv("HOLDFAST_RUN_ID");
+    size_t size = strlen(ids) + (outer ? strlen(outer) : 0) + 2;
+    char *text = malloc(size);
+
+    if (!text)
+        return;
+    snprintf(text, size, "%s%s%s", ids, outer ? " " : "", outer ? outer : "");
+    setenv("HOLDFAST_RUN_ID", text, 1);
+    free(text);
+}
+
+bool run_has_id(const char *id)
+{
+    const char *ids = getenv("HOLDFAST_RUN_ID");
+
+    return ids && *id && listed(ids, strlen(ids), id);
+}
+
 /* Of what we hold ourselves: who is covered has no business with the hold around. */
 static void export_ids(struct run *run)
 {
@@ -173,6 +196,7 @@ static void export_ids(struct run *run)
         used += strlen(text + used);
     }
     setenv("HOLDFAST_ID", text, 1);
+    export_run_ids(text);
 out:
     free(text);
 }

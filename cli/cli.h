@@ -145,6 +145,9 @@ int cli_close(hf_client *client, int code);
 /* A URL with its password blanked out, for messages; writes at most size bytes. */
 void url_without_secrets(const char *url, char *buffer, size_t size);
 
+/* Is it the id, or are they the ids, of a hold that a `run` around this process has? */
+bool run_has_id(const char *id);
+
 /* ---- Output (table.c, json.c) ---------------------------------------------------- */
 
 /* A table: bold heads and aligned columns on a terminal, tabs otherwise. Control

@@ -321,11 +321,16 @@ static hf_hold *adopt(struct args *args, hf_client *client, int64_t ttl_ms,
 
 static int check_id(struct args *args)
 {
-    const char *id = getenv("HOLDFAST_ID");
+    const char *given = args_operand(args, 0);
+    const char *id = given ? given : getenv("HOLDFAST_ID");
 
-    if (args_count(args) == 0 && (!id || !*id))
+    if (!id || (!given && !*id))
         return cli_usage(args, "which lock? Give the id that `holdfast acquire` "
                                "printed, or set HOLDFAST_ID");
+    if (run_has_id(id))
+        return cli_usage(args, "that is the lock of the `holdfast run` around this "
+                               "command, which keeps it and releases it when the "
+                               "command has ended");
     return 0;
 }
 

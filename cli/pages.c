@@ -55,6 +55,9 @@ const struct page_fact page_environment[] = {
     { "HOLDFAST_ID", "run",
       "Set for the command: the id of the hold. Whoever knows it can take the hold "
       "over" },
+    { "HOLDFAST_RUN_ID", "run hold",
+      "Set for the command: the ids of this hold and of those of the runs around it. "
+      "`release` and `extend` refuse them: a `run` releases its lock itself" },
     { "HOLDFAST_OUTER", "run",
       "Set for the command if this `run` is within the command of another one: names "
       "and tokens of the runs around it, for --reentrant" },

@@ -145,9 +145,31 @@ def mistakes(place):
        "an id that cannot be written: the lock is given back", result)
 
 
+def within_run(place):
+    """The lock of a run is the run's; what acquire took within it is not."""
+    tries = ('for id in "" "$HOLDFAST_ID"; do for what in release "extend --ttl 1m"; do '
+             'holdfast $what ${id:+"$id"}; echo $?; done; done; ')
+    for names in (["a"], ["a", "b"], ["a c"]):
+        result = holdfast("run", *names, "--", "sh", "-c", tries + "echo alive",
+                          url=place.url)
+        ok(result.returncode == 0 and result.stdout.split() == ["64"] * 4 + ["alive"]
+           and result.stderr.count("`holdfast run` around this command") == 4,
+           f"run {names}: its own lock is not released within", result)
+    result = holdfast("run", "a", "--", "sh", "-c", "export id=$HOLDFAST_ID; holdfast run "
+                      "b -- sh -c 'holdfast release \"$id\"; echo $?'", url=place.url)
+    ok(result.returncode == 0 and result.stdout == "64\n",
+       "nor that of a run further out", result)
+    result = holdfast("run", "a", "--", "sh", "-c", 'eval "$(holdfast acquire d --ttl 1m)";'
+                      ' eval "$(holdfast extend --ttl 2m)"; holdfast release; echo $?',
+                      url=place.url)
+    ok(result.stdout == "0\n" and lock_of(place, "d") is None,
+       "what was acquired within is released there", result)
+
+
 def main():
     with store() as place:
-        for test in (holds_on, in_a_shell, extends, kinds, waits, mistakes):
+        for test in (holds_on, in_a_shell, extends, kinds, waits, mistakes,
+                     within_run):
             test(place)
     done()
 
