@@ -101,6 +101,7 @@ struct warden_page {
 enum report_kind {
     REPORT_STARTED = 1, /* value: pid */
     REPORT_FAILED,      /* value: errno of exec */
+    REPORT_UNFIT,       /* the warden lacks what it needs, nothing started; errno */
     REPORT_STOPPED,     /* value: signal */
     REPORT_EXITED,      /* value: wait status */
     REPORT_ENDING,      /* the deadline is near, TERM was sent */

@@ -10,6 +10,7 @@
 #include "run.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <spawn.h>
 #include <stdlib.h>
@@ -204,6 +205,12 @@ int exec_failed(const struct run *run, int error)
     return error == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_RUN;
 }
 
+static int start_failed(int error)
+{
+    cli_say("run: the command was not started: %s", strerror(error));
+    return EXIT_INTERNAL;
+}
+
 static void command_exited(struct supervisor *on, int status)
 {
     on->over = true;
@@ -222,11 +229,24 @@ static void command_gone(struct supervisor *on, bool not_all)
                 on->run->names);
 }
 
+/* The deadline has passed and the warden has not acted: it is stopped, or has no
+ * processor to run on. So we do its work. */
+static void warden_late(struct supervisor *on)
+{
+    int status;
+
+    command_gone(on, !tree_kill(on->group, &status));
+}
+
 /* It is dead, and the command with it; the rest of the tree is ours now. */
 static void warden_lost(struct supervisor *on)
 {
     int status;
 
+    if (now_ns() >= atomic_load(&on->warden.page->term_at)) {
+        warden_late(on);
+        return;
+    }
     if (!on->handled)
         cli_say("run: %s: the warden was killed, the command is ended", on->run->names);
     on->over = true;
@@ -245,6 +265,10 @@ static void report_handle(struct supervisor *on, const struct report *report)
     case REPORT_FAILED:
         on->over = true;
         on->code = exec_failed(on->run, report->value);
+        break;
+    case REPORT_UNFIT:
+        on->over = true;
+        on->code = start_failed(report->value);
         break;
     case REPORT_STOPPED:
         job_stopped(&on->terminal, on->group, report->value);
@@ -309,7 +333,20 @@ static void turn(struct supervisor *on)
     if (on->lost && !on->handled)
         lost_now(on);
     if (lease_timeout(on) == 0)
-        warden_lost(on);
+        warden_late(on);
+}
+
+/* What it takes to end a tree of processes, if the warden cannot. */
+static int spare_check(void)
+{
+    int first = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    int second = open("/dev/null", O_RDONLY | O_CLOEXEC);
+
+    if (first >= 0)
+        close(first);
+    if (second >= 0)
+        close(second);
+    return second < 0 && (errno == EMFILE || errno == ENFILE) ? -1 : 0;
 }
 
 static int supervisor_begin(struct supervisor *on)
@@ -330,6 +367,8 @@ static int supervisor_begin(struct supervisor *on)
     lease_divide(on);
     lease_end(on);
     lease_tell(on);
+    if (spare_check() != 0)
+        return -1;
     return warden_start(&on->warden, &plan);
 }
 
@@ -340,8 +379,7 @@ int run_supervise(struct run *run, struct signals *signals, int *ret_signal)
 
     hf_hold_watch(run->hold, on_event, &on, NULL);
     if (supervisor_begin(&on) != 0) {
-        cli_say("run: a process cannot be started: %s", strerror(errno));
-        return EXIT_INTERNAL;
+        return start_failed(errno);
     }
     while (!on.over)
         turn(&on);

@@ -201,28 +201,52 @@ static int above(int fd)
     return fd < 0 ? fd : fcntl(fd, F_DUPFD_CLOEXEC, FD_REST);
 }
 
-/* From here on the warden has no descriptor of holdfast's, and no lock. */
-static void watch_begin(int socket)
+/* What the warden needs, before there is a command that needs the warden. */
+static int watch_prepare(int socket, int fds[FD_REST])
 {
     sigset_t set;
-    int signal_fd, timer_fd;
 
     sigemptyset(&set);
     sigaddset(&set, SIGCHLD);
-    socket = above(socket);
-    signal_fd = above(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
-    timer_fd = above(timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK));
-    if (socket < 0 || signal_fd < 0 || timer_fd < 0 || dup2(socket, FD_SOCKET) < 0 ||
-        dup2(signal_fd, FD_SIGNAL) < 0 || dup2(timer_fd, FD_TIMER) < 0)
-        _exit(EXIT_INTERNAL); /* and with us goes the command */
+    fds[FD_SOCKET] = above(socket);
+    fds[FD_SIGNAL] = above(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
+    fds[FD_TIMER] = above(timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK));
+    return fds[FD_SOCKET] < 0 || fds[FD_SIGNAL] < 0 || fds[FD_TIMER] < 0 ? -1 : 0;
+}
+
+/* From here on the warden has no descriptor of holdfast's, and no lock. */
+static void watch_begin(const int fds[FD_REST])
+{
+    for (int fd = 0; fd < FD_REST; fd++) {
+        if (dup2(fds[fd], fd) < 0)
+            _exit(EXIT_INTERNAL); /* and with us goes the command */
+    }
     close_rest();
+}
+
+/* The first report: what became of the start. */
+static struct report command_start(const struct child_plan *plan,
+                                   struct warden_page *page, int socket,
+                                   int fds[FD_REST])
+{
+    struct report first = { REPORT_STARTED, 0 };
+
+    if (watch_prepare(socket, fds) != 0)
+        return (struct report){ REPORT_UNFIT, errno };
+    if (now_ns() >= atomic_load(&page->term_at))
+        return (struct report){ REPORT_GONE, 0 };
+    first.value = child_start(plan);
+    if (first.value < 0)
+        first = (struct report){ REPORT_FAILED, errno };
+    return first;
 }
 
 static _Noreturn void warden_main(const struct child_plan *plan,
                                   struct warden_page *page, int socket)
 {
     struct watch watch = { .page = page };
-    struct report first = { REPORT_STARTED, 0 };
+    struct report first;
+    int fds[FD_REST];
     sigset_t set;
 
     sigfillset(&set);
@@ -230,18 +254,12 @@ static _Noreturn void warden_main(const struct child_plan *plan,
     setpgid(0, 0);
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     prctl(PR_SET_NAME, "holdfast-warden");
-    if (now_ns() < atomic_load(&page->term_at)) {
-        watch.child = child_start(plan);
-        first.value = watch.child;
-        if (watch.child < 0)
-            first = (struct report){ REPORT_FAILED, errno };
-    } else {
-        first.kind = REPORT_GONE;
-    }
+    first = command_start(plan, page, socket, fds);
     send(socket, &first, sizeof first, MSG_NOSIGNAL);
     if (first.kind != REPORT_STARTED)
         _exit(0);
-    watch_begin(socket);
+    watch.child = first.value;
+    watch_begin(fds);
     watch_loop(&watch);
 }
 

@@ -3,6 +3,7 @@
 """A lost lock: the command and all it started is gone before somebody else is in."""
 
 import os
+import resource
 import signal
 import subprocess
 import time
@@ -79,12 +80,28 @@ def test_trees(place):
     gone(tree, "and the tree is gone")
     comment(run.communicate()[1])
 
-    run, warden, tree = tree_start(place, "--ttl", "2s", "--no-renew")
-    os.kill(warden, signal.SIGSTOP)
-    ok(run.wait(DEADLINE) in (70, 78), "the warden stopped: holdfast does its work",
-       run.returncode)
-    gone(tree + [warden], "and the tree is gone")
-    run.communicate()
+    for grace in [[], ["--grace", "0"]]:
+        run, warden, tree = tree_start(place, "--ttl", "2s", "--no-renew", *grace)
+        os.kill(warden, signal.SIGSTOP)
+        code, message = run.wait(DEADLINE), run.communicate()[1]
+        ok(code == 78 and "(--no-renew), the command is ended" in message
+           and message.count("\n") == 1,
+           f"the warden stopped {grace}: holdfast does its work", (code, message))
+        gone(tree + [warden], "and the tree is gone")
+
+
+def test_descriptors(place):
+    """Too few of them: the command is not even started, or it runs to its end."""
+    ran = set()
+    for limit in range(6, 40):
+        result = holdfast("run", "d", "--", "sh", "-c", "echo in; read end; echo out",
+                          url=place.url, preexec_fn=lambda limit=limit: resource.setrlimit(
+                              resource.RLIMIT_NOFILE, (limit, limit)))
+        ran.add(result.returncode)
+        if (result.returncode, result.stdout) not in [(0, "in\nout\n"), (70, "")] \
+                or "is ended" in result.stderr:
+            ok(False, f"{limit} descriptors", result)
+    ok(ran == {0, 70}, "few descriptors: not started, or all of it", ran)
 
 
 def test_ends(place):
@@ -151,7 +168,8 @@ def test_on_revoke(place):
 
 
 def main():
-    for test in [never_together, test_trees, test_ends, test_on_lost, test_on_revoke]:
+    for test in [never_together, test_trees, test_descriptors, test_ends, test_on_lost,
+                 test_on_revoke]:
         with store() as place:
             test(place)
     done()
