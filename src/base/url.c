@@ -317,6 +317,74 @@ int hf__url_number(const struct hf_url *url, const char *key, int64_t low, int64
     return 0;
 }
 
+/* ---- Times --------------------------------------------------------------- */
+
+/* The unit at `text` in milliseconds, and what follows it; 0: none is there. */
+static int64_t read_unit(const char **text)
+{
+    static const struct {
+        const char *name;
+        int64_t ms;
+    } units[] = { { "ms", 1 },    { "sec", 1000 },  { "s", 1000 },    { "min", 60000 },
+                  { "m", 60000 }, { "h", 3600000 }, { "d", 86400000 } };
+
+    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
+        size_t len = strlen(units[i].name);
+        if (strncmp(*text, units[i].name, len) != 0 || is_letter((*text)[len]))
+            continue;
+        *text += len;
+        return units[i].ms;
+    }
+    return 0;
+}
+
+/* "500ms", "1m30s": whole numbers, each with a unit smaller than the one before. */
+static bool read_time(const char *text, int64_t *ret_ms)
+{
+    int64_t total = 0, before = INT64_MAX;
+
+    do {
+        int64_t number = 0, unit;
+        if (*text < '0' || *text > '9')
+            return false;
+        for (; *text >= '0' && *text <= '9'; text++) {
+            number = number * 10 + (*text - '0');
+            if (number > INT32_MAX * INT64_C(1000))
+                return false;
+        }
+        unit = read_unit(&text);
+        if (unit == 0 || unit >= before || number > (INT64_MAX - total) / unit)
+            return false;
+        before = unit;
+        total += number * unit;
+    } while (*text);
+    *ret_ms = total;
+    return true;
+}
+
+int hf__url_time(const struct hf_url *url, const char *key, int64_t low_ms,
+                 int64_t high_ms, int64_t fallback_ms, int64_t *ret_ms, hf_error *why)
+{
+    const char *value = hf__url_option(url, key);
+    int64_t ms = 0;
+    uint64_t bare;
+
+    if (!value) {
+        *ret_ms = fallback_ms;
+        return 0;
+    }
+    if (hf__text_number(value, UINT64_MAX, &bare))
+        return hf__fail(why, HF_EURL,
+                        "the option '%s' needs a unit, as in 30s or 500ms", key);
+    if (!read_time(value, &ms) || ms < low_ms || ms > high_ms)
+        return hf__fail(why, HF_EURL,
+                        "the option '%s' must be a time from %lldms to %lldms, as in "
+                        "30s or 500ms",
+                        key, (long long)low_ms, (long long)high_ms);
+    *ret_ms = ms;
+    return 0;
+}
+
 void hf__url_redact(const char *text, char *buffer, size_t size)
 {
     const char *sign = strrchr(text, '@');

@@ -91,8 +91,8 @@ static int apply_url(hf_client *client, const struct hf_url *url, hf_error *why)
     int64_t handoff, ttl_ms;
     int rc = hf__url_number(url, "handoff", 0, 1000000, client->handoff, &handoff, why);
     if (rc == 0)
-        rc = hf__url_number(url, "ttl", 1, HF_TTL_MAX_MS, client->ttl_ns / HF_NS_PER_MS,
-                            &ttl_ms, why);
+        rc = hf__url_time(url, "ttl", 1, HF_TTL_MAX_MS, client->ttl_ns / HF_NS_PER_MS,
+                          &ttl_ms, why);
     if (rc != 0)
         return rc;
     client->handoff = (uint32_t)handoff;

@@ -42,8 +42,9 @@ static void bad_url_options_are_refused(struct env *e)
 {
     static const char *const bad[] = {
         "?nonsense=1",
-        "?ttl=1000&nonsense=1",
-        "?ttl=1000&ttl=1000",
+        "?ttl=1s&nonsense=1",
+        "?ttl=1s&ttl=1s",
+        "?ttl=1000",
         "?ttl=",
         "?ttl=-1",
         "?ttl=soon",
@@ -53,7 +54,7 @@ static void bad_url_options_are_refused(struct env *e)
         "?handoff=x",
         "?handoff=-5",
         "?=1",
-        "?TTL=1000",
+        "?TTL=1s",
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         char url[512];
@@ -69,7 +70,7 @@ static void good_url_options_work(struct env *e)
     hf_client *client = NULL;
     hf_hold *hold = NULL;
     char first = strchr(e->url, '?') ? '&' : '?';
-    snprintf(url, sizeof url, "%s%cttl=%d&handoff=3", e->url, first, 50000);
+    snprintf(url, sizeof url, "%s%cttl=%dms&handoff=3", e->url, first, 50000);
     CHECK_RC(hf_open(url, NULL, &client, NULL), 0);
     CHECK_RC(hf_lock(client, THING, 0, &hold, NULL), 0);
     CHECK(hf_hold_left_ms(hold) > 25000 && hf_hold_left_ms(hold) <= 50000);

@@ -169,14 +169,14 @@ void zookeeper_store_start(struct env *e, size_t servers, const char *prefix,
 {
     char hosts[128];
     /* A request under way while the clock jumps is not late. */
-    const char *patience = e->scenario->flags & CLOCK ? "&timeout=600000" : "";
+    const char *patience = e->scenario->flags & CLOCK ? "&timeout=600000ms" : "";
     struct keepers *keepers = calloc(1, sizeof *keepers);
     CHECK(keepers != NULL);
     keepers_find(keepers, e, servers);
     servers_clear(keepers);
     zookeeper_hosts(&keepers->zoo, hosts, sizeof hosts);
-    snprintf(e->url, sizeof e->url, "%szookeeper://%s" CHROOT "?session=%d%s%s", prefix,
-             hosts, session_ms(e->scenario), patience, query);
+    snprintf(e->url, sizeof e->url, "%szookeeper://%s" CHROOT "?session=%dms%s%s",
+             prefix, hosts, session_ms(e->scenario), patience, query);
     snprintf(e->clock, sizeof e->clock, "%s", keepers->zoo.clock);
     e->store_data = keepers;
 }

@@ -62,7 +62,7 @@ void url_through(char *url, size_t size, const char *user)
 {
     if (!world.proxy)
         world.proxy = proxy_start(world.server.socket);
-    snprintf(url, size, "redis://%s127.0.0.1:%d?protocol=%d&timeout=%d", user,
+    snprintf(url, size, "redis://%s127.0.0.1:%d?protocol=%d&timeout=%dms", user,
              proxy_port(world.proxy), world.protocol, REQUEST_MS);
 }
 

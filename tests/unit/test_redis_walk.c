@@ -150,7 +150,7 @@ static void begin(int count)
     ck_assert_int_eq(bind(listener, (struct sockaddr *)&name, sizeof name), 0);
     ck_assert_int_eq(listen(listener, 8), 0);
     ck_assert_int_eq(pthread_create(&thread, NULL, play, NULL), 0);
-    snprintf(url, sizeof url, "redis+unix://%s?protocol=3&timeout=%d", path,
+    snprintf(url, sizeof url, "redis+unix://%s?protocol=3&timeout=%dms", path,
              TIMEOUT_MS);
     ck_assert_int_eq(hf_open(url, &options, &client, NULL), 0);
 }

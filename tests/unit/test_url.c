@@ -390,6 +390,59 @@ START_TEST(url_number_says_what_is_wanted)
 }
 END_TEST
 
+START_TEST(url_times_have_units)
+{
+    static const struct {
+        const char *value;
+        int64_t ms; /* -1: refused */
+    } times[] = {
+        { "500ms", 500 },
+        { "30s", 30000 },
+        { "30sec", 30000 },
+        { "5m", 300000 },
+        { "5min", 300000 },
+        { "1h", 3600000 },
+        { "1d", 86400000 },
+        { "1m30s", 90000 },
+        { "1h30m", 5400000 },
+        { "1s500ms", 1500 },
+        { "30", -1 },
+        { "0", -1 },
+        { "", -1 },
+        { "s", -1 },
+        { "1h30", -1 },
+        { "30s1m", -1 },
+        { "1s1s", -1 },
+        { "-1s", -1 },
+        { "1.5s", -1 },
+        { "1e3", -1 },
+        { "1 s", -1 },
+        { "1sx", -1 },
+        { "1secs", -1 },
+        { "0ms", -1 },
+        { "101d", -1 },
+        { "99999999999999999999d", -1 },
+        { "9223372036854775807ms", -1 },
+    };
+    for (size_t i = 0; i < sizeof times / sizeof times[0]; i++) {
+        struct hf_url url;
+        void *memory;
+        hf_error why = { 0 };
+        int64_t ms = 77;
+        char text[80];
+        snprintf(text, sizeof text, "mem:?t=%s", times[i].value);
+        ck_assert_int_eq(hf__url_parse(text, &url, &memory, NULL), 0);
+        int rc = hf__url_time(&url, "t", 1, 8640000000, 3, &ms, &why);
+        ck_assert_msg(rc == (times[i].ms >= 0 ? 0 : HF_EURL), "%s", text);
+        ck_assert_msg(ms == (times[i].ms >= 0 ? times[i].ms : 77), "%s", text);
+        ck_assert(rc == 0 || strstr(why.text, "as in 30s or 500ms"));
+        ck_assert_int_eq(hf__url_time(&url, "other", 0, 1, 99, &ms, NULL), 0);
+        ck_assert_int_eq(ms, 99);
+        hf__free(memory);
+    }
+}
+END_TEST
+
 /* ---- Redaction ------------------------------------------------------------------- */
 
 START_TEST(url_redaction)
@@ -444,4 +497,5 @@ END_TEST
 UNIT_MAIN("url", url_good_ones_come_apart, url_bad_ones_are_refused, url_messages_help,
           url_out_of_memory, url_number_of_options_is_bounded, url_survives_damage,
           url_options_are_found, url_numbers_have_limits,
-          url_number_says_what_is_wanted, url_redaction, url_redaction_is_cut_to_fit)
+          url_number_says_what_is_wanted, url_times_have_units, url_redaction,
+          url_redaction_is_cut_to_fit)

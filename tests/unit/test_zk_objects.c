@@ -30,8 +30,8 @@ static void open_at(struct fake_host *fake, int port)
 {
     char url[128];
     hf_error why = { 0 };
-    snprintf(url, sizeof url, "zookeeper://127.0.0.1:%d/t?session=20000&timeout=1000",
-             port);
+    snprintf(url, sizeof url,
+             "zookeeper://127.0.0.1:%d/t?session=20000ms&timeout=1000ms", port);
     int rc = fake_open_why(fake, &hf__backend_zookeeper, url, NULL, &why);
     ck_assert_msg(rc == 0, "%d: %s", rc, why.text);
 }

@@ -73,13 +73,13 @@ static void check_nodes(const char *user, const char *options, bool open)
 
 START_TEST(nodes_are_open)
 {
-    check_nodes("", "session=20000", true);
+    check_nodes("", "session=20000ms", true);
 }
 END_TEST
 
 START_TEST(nodes_are_their_creators)
 {
-    check_nodes("somebody:secret@", "session=20000&acl=creator", false);
+    check_nodes("somebody:secret@", "session=20000ms&acl=creator", false);
 }
 END_TEST
 
@@ -146,7 +146,7 @@ static void check_doctor(size_t servers, int session_ms, int session_level,
     zookeeper_start(&zoo, servers,
                     &(struct zookeeper_options){
                         .more = "minSessionTimeout=1000\nmaxSessionTimeout=30000\n" });
-    snprintf(options, sizeof options, "session=%d", session_ms);
+    snprintf(options, sizeof options, "session=%dms", session_ms);
     int rc = open_as(&fake, "", options, &why);
     ck_assert_msg(rc == 0, "%d: %s", rc, why.text);
     ck_assert_int_eq(fake_ask(&fake, &request, NULL), 0);

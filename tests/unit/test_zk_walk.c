@@ -103,7 +103,7 @@ static void begin(int count)
     clock_begin();
     peer_begin(&peer);
     peer_will_greet(&peer, PEER_SESSION, LONG_SESSION_MS);
-    snprintf(url, sizeof url, "zookeeper://%s?timeout=%d", peer.hosts, TIMEOUT_MS);
+    snprintf(url, sizeof url, "zookeeper://%s?timeout=%dms", peer.hosts, TIMEOUT_MS);
     ck_assert_int_eq(hf_open(url, &options, &client, NULL), 0);
     peer_met(&peer);
     ck_assert_int_eq(pthread_create(&thread, NULL, play, NULL), 0);

@@ -55,7 +55,7 @@ static hf_client *client_open(const char *hosts, const char *more)
     char url[256];
     hf_client *client = NULL;
     hf_error why = { 0 };
-    snprintf(url, sizeof url, "zookeeper://%s?session=%d%s", hosts, world.session_ms,
+    snprintf(url, sizeof url, "zookeeper://%s?session=%dms%s", hosts, world.session_ms,
              more);
     if (hf_open(url, NULL, &client, &why) != 0)
         check_failed(__FILE__, __LINE__, "hf_open: %s: %s", hf_error_name(why.code),

@@ -98,7 +98,7 @@ static void create_cut_and_given_up(void)
 static void create_swallowed(void)
 {
     world_start(1);
-    hf_client *client = opened_through("&timeout=300");
+    hf_client *client = opened_through("&timeout=300ms");
     check_recovers(client);
     proxy_mode(world.proxy, PROXY_SWALLOW, 0);
     int64_t since = real_ms();
@@ -118,7 +118,7 @@ static void black_hole(void)
     struct events events = { 0 };
     struct waiter waiter;
     world_start(1);
-    hf_client *a = opened_through("&timeout=300");
+    hf_client *a = opened_through("&timeout=300ms");
     hf_client *b = opened("");
     hf_hold *hold = locked(a, THING);
     watch(hold, &events);

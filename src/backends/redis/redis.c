@@ -121,9 +121,9 @@ static int read_settings(struct redis_session *me, const struct hf_url *url,
     if (rc == 0)
         rc = one_of(url, "strangers", "on", "off", &alone, why);
     if (rc == 0)
-        rc = hf__url_number(url, "connect_timeout", 1, 600000, 5000, &connect_ms, why);
+        rc = hf__url_time(url, "connect_timeout", 1, 600000, 5000, &connect_ms, why);
     if (rc == 0)
-        rc = hf__url_number(url, "timeout", 1, 600000, 5000, &timeout_ms, why);
+        rc = hf__url_time(url, "timeout", 1, 600000, 5000, &timeout_ms, why);
     if (rc == 0)
         rc = hf__url_number(url, "protocol", 2, 3, 0, &protocol, why);
     if (rc != 0)

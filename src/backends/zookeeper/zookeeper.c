@@ -81,16 +81,16 @@ static int read_times(const struct hf_url *url, struct zk_settings *settings,
                       hf_error *why)
 {
     int64_t session_ms, ttl_ms, connect_ms, timeout_ms;
-    int rc = hf__url_number(url, "ttl", 1, INT64_MAX / HF_NS_PER_MS, DEFAULT_SESSION_MS,
-                            &ttl_ms, why);
+    int rc = hf__url_time(url, "ttl", 1, INT64_MAX / HF_NS_PER_MS, DEFAULT_SESSION_MS,
+                          &ttl_ms, why);
     if (rc == 0 && ttl_ms > INT32_MAX)
         ttl_ms = INT32_MAX;
     if (rc == 0)
-        rc = hf__url_number(url, "session", 1, INT32_MAX, ttl_ms, &session_ms, why);
+        rc = hf__url_time(url, "session", 1, INT32_MAX, ttl_ms, &session_ms, why);
     if (rc == 0)
-        rc = hf__url_number(url, "connect_timeout", 1, 600000, 5000, &connect_ms, why);
+        rc = hf__url_time(url, "connect_timeout", 1, 600000, 5000, &connect_ms, why);
     if (rc == 0)
-        rc = hf__url_number(url, "timeout", 1, 600000, 5000, &timeout_ms, why);
+        rc = hf__url_time(url, "timeout", 1, 600000, 5000, &timeout_ms, why);
     if (rc != 0)
         return rc;
     settings->session_ns = session_ms * HF_NS_PER_MS;

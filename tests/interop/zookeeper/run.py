@@ -283,7 +283,7 @@ def play_all(server, peer, cache, log):
     url = f"zookeeper://{hosts}?session="
     seconds = SECONDS
     for version in CURATOR:
-        ours = Processes("holdfast", lambda ms: [peer, f"{url}{ms}"], log)
+        ours = Processes("holdfast", lambda ms: [peer, f"{url}{ms}ms"], log)
         java = ["java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
         java += ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
         java += ["-cp", curator_classes(cache, version), "Peer", hosts]
@@ -293,7 +293,7 @@ def play_all(server, peer, cache, log):
         theirs.close()
         seconds = SECONDS / 6
     kazoo = [python_with_kazoo(), "-B", os.path.join(HERE, "peer.py"), hosts]
-    ours = Processes("holdfast", lambda ms: [peer, f"{url}{ms}&layout=kazoo"], log)
+    ours = Processes("holdfast", lambda ms: [peer, f"{url}{ms}ms&layout=kazoo"], log)
     theirs = Processes("kazoo", lambda ms: [*kazoo, str(ms)], log)
     theirs.actor()
     theirs.title = " ".join(theirs.greeting.split()[1:])

@@ -91,7 +91,8 @@ class Served:
 
 
 class RedisHere(Reduced, Served, Redis):
-    url_form = "redis://{address}:6379/?layout=redisson&timeout=400&connect_timeout=400"
+    url_form = ("redis://{address}:6379/?layout=redisson&timeout=400ms"
+                "&connect_timeout=400ms")
 
     def left(self):
         return [f"key {key}" for key in self.command("KEYS", "*") or []
@@ -134,8 +135,8 @@ class Etcd(Reduced, Served, Store):
 class ZooKeeper(Reduced, Served, Store):
     port = 2181
     disk_mb = 512
-    url_form = ("zookeeper://{address}:2181/torture?session={lease}&timeout=400"
-                "&connect_timeout=400")
+    url_form = ("zookeeper://{address}:2181/torture?session={lease}ms&timeout=400ms"
+                "&connect_timeout=400ms")
 
     def url(self):
         return None if self.peer else "zookeeper://127.0.0.1:2181/torture"

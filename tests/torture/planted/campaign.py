@@ -137,7 +137,7 @@ class Campaign:
             return "file://" + place + (self.plan.options if self.holdfast() else "")
         if self.plan.store == "zookeeper":
             return (f"zookeeper://127.0.0.1:{self.keeper.proxies[0].port}" +
-                    (f"/planted?session={self.plan.ttl}" if self.holdfast() else ""))
+                    (f"/planted?session={self.plan.ttl}ms" if self.holdfast() else ""))
         sockets = [server.socket for server in self.servers]
         if self.plan.store == "redis-replica":
             sockets = [os.path.join(self.directory, "service.sock")]

@@ -130,7 +130,7 @@ class Redis(Store):
         address = f"127.0.0.{10 + slot}"
         host = f"127.0.0.1:{proxy.port}" if proxy else f"{address}:{self.port}"
         return Spec(
-            f"redis://{host}/?layout={self.layout}&timeout=400&connect_timeout=400"
+            f"redis://{host}/?layout={self.layout}&timeout=400ms&connect_timeout=400ms"
             + options, address=address, proxy=proxy, **rest)
 
     def specs(self):

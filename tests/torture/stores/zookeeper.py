@@ -135,8 +135,8 @@ class ZooKeeper(Store):
     def spec(self, slot, ttl, proxy=None, **rest):
         address = f"127.0.0.{10 + slot}"
         host = f"127.0.0.1:{proxy.port}" if proxy else f"{address}:{self.port}"
-        return Spec(f"zookeeper://{host}{self.chroot}?session={ttl}"
-                    "&timeout=400&connect_timeout=400",
+        return Spec(f"zookeeper://{host}{self.chroot}?session={ttl}ms"
+                    "&timeout=400ms&connect_timeout=400ms",
                     ttl=ttl, address=address, proxy=proxy, **rest)
 
     def specs(self):
@@ -150,7 +150,7 @@ class ZooKeeper(Store):
         ]
 
     def url(self):
-        return f"zookeeper://127.0.0.1:{self.port}{self.chroot}?session=1000"
+        return f"zookeeper://127.0.0.1:{self.port}{self.chroot}?session=1000ms"
 
     def left(self):
         """Nodes, and sessions beside the one that looks."""
