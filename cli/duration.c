@@ -21,13 +21,13 @@ static const struct unit {
     const char *name;
     int64_t ms;
 } units[] = {
-    /* largest first; "m" must not be tried before "ms" */
-    { "d", DAY },      { "h", HOUR },   { "ms", 1 },
-    { "min", MINUTE }, { "m", MINUTE }, { "s", SECOND },
+    { "d", DAY },    { "h", HOUR },     { "ms", 1 },     { "min", MINUTE },
+    { "m", MINUTE }, { "sec", SECOND }, { "s", SECOND },
 };
 
-/* The unit at `text` and what follows it; no unit is seconds. */
-static int64_t read_unit(const char **text)
+/* The unit at `text` and what follows it; no unit is seconds, if it is the `only`
+ * number: 1h30 is meant to be 1h30m as often as not. */
+static int64_t read_unit(const char **text, bool only)
 {
     for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
         size_t length = strlen(units[i].name);
@@ -38,7 +38,7 @@ static int64_t read_unit(const char **text)
             return units[i].ms;
         }
     }
-    return **text == '\0' ? SECOND : 0;
+    return only && **text == '\0' ? SECOND : 0;
 }
 
 /* "12" or "1.5" in thousandths; fails without digits and when it is too large. */
@@ -79,7 +79,7 @@ int parse_duration(const char *text, int64_t *ret_ms)
 
         if (read_thousandths(&text, &value) != 0)
             return -1;
-        unit = read_unit(&text);
+        unit = read_unit(&text, before == INT64_MAX);
         if (unit == 0 || unit >= before) /* 1m30s, but not 30s1m */
             return -1;
         before = unit;

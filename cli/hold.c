@@ -32,7 +32,7 @@ static bool read_share(const char *text, uint32_t *ret_part, uint32_t *ret_whole
     if (*end != '/' || end[1] < '0' || end[1] > '9')
         return false;
     whole = strtoul(end + 1, &end, 10);
-    if (*end || part < 1 || part > whole || whole > UINT32_MAX)
+    if (*end || part < 1 || whole < 1 || part > UINT32_MAX || whole > UINT32_MAX)
         return false;
     *ret_part = (uint32_t)part;
     *ret_whole = (uint32_t)whole;
@@ -46,6 +46,11 @@ static int want_permits(struct args *args, const char *name, hf_want *ret_want)
 
     if (!read_share(text, &permits, &limit))
         return cli_usage(args, "--permits: \"%s\" is not K/N with 1 <= K <= N", text);
+    if (permits > limit)
+        return cli_usage(args,
+                         "--permits: \"%s\" asks for more permits than there are (K/N: "
+                         "K of N in all)",
+                         text);
     *ret_want = hf_permits(name, permits, limit);
     return 0;
 }

@@ -9,6 +9,7 @@
 #include "help.h"
 #include "waiting.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -39,17 +40,36 @@ static bool is_help(const char *word)
     return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
 }
 
+/* "latch set, latch down": the commands that begin with this word; false if none. */
+static bool family_names(const char *word, char *buffer, size_t size)
+{
+    size_t len = strlen(word), used = 0;
+
+    for (size_t i = 0; cli_commands[i] && used < size; i++) {
+        const char *name = cli_commands[i]->name;
+
+        if (strncmp(name, word, len) == 0 && name[len] == ' ')
+            used += (size_t)snprintf(buffer + used, size - used, "%s%s",
+                                     used ? ", " : "", name);
+    }
+    return used > 0;
+}
+
 static int unknown_command(char **words, size_t count)
 {
     const char *near = help_nearest_command(words[0]);
-    char shown[256];
+    char shown[256], names[256];
 
     url_without_secrets(words[0], shown, sizeof shown);
     if (count > 1 && is_help(words[1]) && help_family(words[0], stdout))
         return EXIT_DONE;
+    if (family_names(words[0], names, sizeof names)) {
+        cli_say("%s: which of them: %s? (see holdfast %s --help)", shown, names, shown);
+        return EXIT_USAGE;
+    }
     if (words[0][0] == '-')
         cli_say("the command comes first: holdfast COMMAND %s (see holdfast --help)",
-                words[0]);
+                shown);
     else if (near)
         cli_say("there is no command \"%s\"; did you mean \"%s\"?", shown, near);
     else
@@ -72,13 +92,60 @@ static int no_command(char **words, size_t count)
     return unknown_command(words, count);
 }
 
+/* How many words of an option that all commands have, with its value: 0 if it is none.
+ * --help is not meant: that is a command here. */
+static size_t common_option(char *const *words, size_t count)
+{
+    const char *word = words[0];
+
+    for (const struct option *o = cli_common_options; o->name && word[0] == '-'; o++) {
+        size_t len = strlen(o->name), value = o->type == OPT_FLAG ? 1 : 2;
+
+        if (strcmp(o->name, "help") == 0)
+            continue;
+        if (word[1] == o->letter && o->letter)
+            return word[2] && value == 2 ? 1 : value <= count ? value : 0;
+        if (word[1] != '-' || strncmp(word + 2, o->name, len) != 0)
+            continue;
+        if (word[2 + len] == '=')
+            return 1;
+        if (!word[2 + len])
+            return value <= count ? value : 0;
+    }
+    return 0;
+}
+
+/* Options of every command may stand before it: they go behind it. */
+static int run_behind(char **words, size_t lead, size_t count)
+{
+    int used = 0;
+    const struct command *command = command_find(words + lead, count - lead, &used);
+    char **all = calloc(count + 1, sizeof *all);
+    int code;
+
+    if (!command || !all) {
+        free(all);
+        return no_command(words + lead, count - lead);
+    }
+    memcpy(all, words, lead * sizeof *all);
+    memcpy(all + lead, words + lead + used,
+           (count - lead - (size_t)used) * sizeof *all);
+    code = run_command(command, all, count - (size_t)used);
+    free(all);
+    return code;
+}
+
 int main(int argc, char **argv)
 {
     char **words = argc > 0 ? argv + 1 : argv;
-    size_t count = argc > 0 ? (size_t)argc - 1 : 0;
+    size_t count = argc > 0 ? (size_t)argc - 1 : 0, lead = 0, more;
     int used = 0;
     const struct command *command = command_find(words, count, &used);
 
+    while (lead < count && (more = common_option(words + lead, count - lead)) > 0)
+        lead += more;
+    if (lead > 0)
+        return flush_output(run_behind(words, lead, count));
     if (!command && count > 1 && strcmp(words[0], LOOK_COMMAND) == 0)
         return line_look(words + 1, count - 1);
     if (!command)

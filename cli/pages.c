@@ -175,7 +175,7 @@ static const struct page_section url_sections[] = {
       "local disk. Every kind of lock; a killed holder's lock is free at once.\n\n"
       "file: :: "
       "The directory of this user, /var/tmp/holdfast-UID. It is made when it is "
-      "missing.\n\n"
+      "missing. Each user has locks of its own there.\n\n"
       "file:/DIR :: "
       "That directory, which must exist, belong to you or to root, and not be writable "
       "by everybody unless it is sticky. Symbolic links and network file systems are "

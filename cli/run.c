@@ -30,7 +30,8 @@ static const struct option options[] = {
       "how long to wait: 10s, 1m30s, 0 or forever (the default)", 0, 0 },
     { "nonblock", 'n', OPT_FLAG, NULL, "the same as --wait 0", 0, 0 },
     { "conflict-exit-code", 'E', OPT_NUMBER, "CODE",
-      "exit with CODE when the lock could not be had in time", 0, 255 },
+      "exit with CODE when the lock could not be had in time; 0 also says nothing", 0,
+      255 },
     { "quiet", 'q', OPT_FLAG, NULL, "say nothing when it could not be had in time", 0,
       0 },
     { "ttl", 't', OPT_DURATION, "DURATION",
@@ -84,7 +85,13 @@ static int want_permits(struct args *args, hf_want *want)
     if (rc != 0)
         return rc;
     permits = strtoul(text, &end, 10);
-    if (text[0] < '0' || text[0] > '9' || *end || permits < 1 || permits > want->limit)
+    if (text[0] >= '0' && text[0] <= '9' && !*end && permits > want->limit)
+        return cli_usage(
+            args,
+            "--permits: \"%s\" asks for more permits than there are (K/N: K "
+            "of N in all)",
+            args_get(args, "permits")->text);
+    if (text[0] < '0' || text[0] > '9' || *end || permits < 1)
         return cli_usage(args, "--permits: \"%s\" is not K/N, as in 1/4",
                          args_get(args, "permits")->text);
     want->permits = (uint32_t)permits;
@@ -200,6 +207,11 @@ static int parse_command(struct run *run)
         run->command = line;
         return line[2] ? 0 : EXIT_INTERNAL;
     }
+    if (!rest && args_count(run->args) > 1)
+        return cli_usage(run->args,
+                         "which of them is the command? Write \"--\" before it: "
+                         "holdfast run %s -- %s",
+                         args_operand(run->args, 0), args_operand(run->args, 1));
     if (!rest || !rest[0])
         return cli_usage(run->args, "no command: holdfast run NAME -- COMMAND");
     run->command = rest;
@@ -248,8 +260,8 @@ int run_refused(struct run *run, const hf_error *why)
     bool conflict = why->code == HF_EBUSY || why->code == HF_ETIMEOUT;
     int result = conflict && code->given ? (int)code->number : cli_exit_of(why->code);
 
-    if (conflict && args_get(run->args, "quiet")->flag)
-        return result;
+    if (conflict && (args_get(run->args, "quiet")->flag || result == EXIT_DONE))
+        return result; /* -E 0: that is no failure, and cron would send a mail */
     if (conflict)
         return cli_fail_held(run->args, run->client, run->names, run->wants, run->count,
                              why, result);

@@ -120,6 +120,30 @@ def test_guesses():
        "help verison: did you mean version?", result.stderr)
 
 
+def test_before_the_command():
+    """Options of every command may stand before it."""
+    with store() as place:
+        for words in [["--url", place.url, "ls"], ["--url=" + place.url, "ls", "--json"],
+                      ["-u" + place.url, "-v", "latch", "show", "x"],
+                      ["-v", "-u", place.url, "run", "x", "--", "true"]]:
+            result = holdfast(*words, url="file:/nowhere")
+            ok(result.returncode == 0, f"holdfast {' '.join(words)}", result)
+        result = holdfast("--url", place.url, "ls", "--url", place.url)
+        ok(result.returncode == 64, "--url before and behind it", result)
+    ok(said("-v", "--help") == said("--help"), "-v --help: the overview")
+    ok(holdfast("--ttl", "3s", "run", "x", "--", "true").returncode == 64,
+       "other options may not")
+
+
+def test_families():
+    for word in ["latch", "cell", "sem"]:
+        for words in [[word], [word, "xyzzy"]]:
+            result = holdfast(*words)
+            ok(result.returncode == 64 and "which of them" in result.stderr
+               and f"{word} {'get' if word == 'cell' else 'show'}" in result.stderr,
+               f"{words}: which of them?", result)
+
+
 # ---- The man pages -------------------------------------------------------------------
 
 def test_pages(rows):
@@ -284,6 +308,8 @@ def main():
     test_topics()
     test_stores()
     test_guesses()
+    test_before_the_command()
+    test_families()
     test_pages(rows)
     test_bash(rows)
     test_zsh(rows)

@@ -39,12 +39,13 @@ def test_exit_codes(place):
     code(run("-c", "exit 4", "x"), 4, "-c STRING")
     code(run("--command=exit 5", "x"), 5, "--command=STRING")
     code(run("x"), 64, "no command", "no command")
+    code(run("x", "true"), 64, "no --", "run x -- true")
     code(run("--", "true"), 64, "no name", "an operand is missing")
     code(run("--wait", "soon", "x", "--", "true"), 64, "bad duration", "not a duration")
     code(run("--ttl", "0", "x", "--", "true"), 64, "no lease", "over at once")
     code(run("--max-hold=0", "x", "--", "true"), 64, "no time", "over at once")
     code(run("--fair", "--shared", "x", "--", "true"), 64, "two kinds", "exclude")
-    code(run("--permits", "9/4", "x", "--", "true"), 64, "bad permits", "is not K/N")
+    code(run("--permits", "9/4", "x", "--", "true"), 64, "too many", "more permits than")
     code(run("--permits", "1", "x", "--", "true"), 64, "bad permits", "is not K/N")
     code(run("--stripe", "/4", "x", "--", "true"), 64, "bad stripe", "is not KEY/N")
     code(run("--on-lost=cry", "x", "--", "true"), 64, "bad --on-lost", "not kill, warn")
@@ -81,6 +82,10 @@ def test_conflict(place):
         code(run("-w", "0.05", "x"), 75, "timeout, plain seconds")
         code(run("--nonblock", "-E", "9", "x"), 9, "-E, busy")
         code(run("-w", "50ms", "--conflict-exit-code=0", "x"), 0, "-E, timeout")
+        for words in [["-n", "-E", "0"], ["-w", "50ms", "-E", "0"]]:
+            quiet = run(*words, "x")
+            ok((quiet.returncode, quiet.stdout, quiet.stderr) == (0, "", ""),
+               f"{' '.join(words)}: cron has nothing to mail", quiet)
         quiet = run("-nq", "x")
         ok(quiet.returncode == 1 and quiet.stderr == "", "--quiet says nothing")
         ok(run("-n", "x").stdout == "", "the command was not run")
@@ -259,6 +264,16 @@ def test_secrets(place):
     ok("file:/no/user@host/x" in result.stderr, "a path may have an @ in it", result)
 
 
+def test_durations(place):
+    """A number without unit is seconds if it is alone."""
+    for text in ["0", "30", "1.5", "5sec", "5s", "5min", "5m", "1h30m", "1m30s", "2d", "1ms"]:
+        result = holdfast("run", "--wait", text, "x", "--", "true", url=place.url)
+        ok(result.returncode == 0, f"--wait {text}", result)
+    for text in ["1h30", "1m30", "30s1m", "5secs", "s", "", "1h 30m", "-1", "1e3"]:
+        result = holdfast("run", "--wait", text, "x", "--", "true", url=place.url)
+        ok(result.returncode == 64, f"--wait {text!r} is refused", result)
+
+
 HOSTILE = {"C1": "\x9b2J", "right to left": "\u202e", "isolate": "\u2066",
            "mark": "\u200f", "Arabic mark": "\u061c", "ESC": "\x1b[2J"}
 
@@ -282,7 +297,7 @@ def test_escapes(place):
 def main():
     for test in [test_exit_codes, test_conflict, test_kinds, test_environment,
                  test_streams, test_signals, test_waiting, test_note, test_secrets,
-                 test_escapes]:
+                 test_escapes, test_durations]:
         with store() as place:
             test(place)
     done()
