@@ -34,6 +34,7 @@ struct supervisor {
     int64_t end_at;     /* of --max-hold or --no-renew, or NEVER */
     const char *end_of; /* which of them */
     bool lost;          /* the library says so, or the warden acted */
+    char why[248];      /* as the library says, or "" */
     bool handled;       /* and we did what --on-lost says */
     bool asked;         /* somebody wants the lock, and --on-revoke=term */
     bool over;
@@ -136,13 +137,17 @@ static void lost_hook(struct supervisor *on)
     free(command);
 }
 
-/* Once, as soon as it is known. `at` is when the hold was over, or will be. */
-static void lost_handle(struct supervisor *on, int64_t at)
+/* Once, as soon as it is known. `at` is when the hold was over, or will be; `why` may be
+ * "". */
+static void lost_handle(struct supervisor *on, int64_t at, const char *why)
 {
+    bool planned = end_reached(on, at);
+
     on->handled = true;
     on->code = EXIT_LOST;
-    cli_say("run: %s: %s, the command %s", on->run->names,
-            end_reached(on, at) ? on->end_of : "the lock was lost",
+    cli_say("run: %s: %s%s%s, the command %s", on->run->names,
+            planned ? on->end_of : "the lock was lost", planned || !*why ? "" : ": ",
+            planned ? "" : why,
             on->run->on_lost == LOST_KILL ? "is ended" : "goes on without the lock");
     if (on->run->on_lost == LOST_EXEC)
         lost_hook(on);
@@ -153,7 +158,8 @@ static void lost_told(struct supervisor *on)
 {
     on->lost = true;
     if (!on->handled)
-        lost_handle(on, atomic_load(&on->warden.page->kill_at) + on->margin_ms * MS);
+        lost_handle(on, atomic_load(&on->warden.page->kill_at) + on->margin_ms * MS,
+                    "its lease could not be renewed in time");
 }
 
 /* The store says that it is over: somebody else may be in already, so no grace. */
@@ -161,7 +167,7 @@ static void lost_now(struct supervisor *on)
 {
     struct warden_page *page = on->warden.page;
 
-    lost_handle(on, now_ns());
+    lost_handle(on, now_ns(), on->why);
     if (on->run->on_lost != LOST_KILL)
         return;
     atomic_store(&page->kill_at, now_ns());
@@ -184,9 +190,11 @@ static void on_event(void *user, hf_hold *hold, enum hf_event event,
     struct supervisor *on = user;
 
     (void)hold;
-    (void)why;
-    if (event == HF_EVENT_LOST)
+    if (event == HF_EVENT_LOST) {
         on->lost = true;
+        if (strcmp(why->text, hf_error_sentence(HF_ELOST)) != 0) /* it says more */
+            snprintf(on->why, sizeof on->why, "%s", why->text);
+    }
     if (event == HF_EVENT_DOUBTFUL)
         cli_verbose(on->run->args, "%s: a renewal of the lease is overdue",
                     on->run->names);
