@@ -25,6 +25,11 @@ static struct region_block *record_of(struct file_queue *me,
     return record;
 }
 
+static bool token_in(uint64_t token, uint64_t first, uint32_t span)
+{
+    return token >= first && token - first < span;
+}
+
 /* The granted place after `place` (NULL: the first), or NULL. */
 static struct region_block *granted_next(const struct file_queue *me,
                                          const struct region_block *record,
