@@ -6,8 +6,12 @@ from cases_rw import java_reads
 from world import owner, raw
 
 
+WHO = " db3\x1f8123\x1fbreak\x1f"
+
+
 def lost(w, number):
-    return (f"holdfast:{number % 10}", f"l {number} {owner(number)}") in w.heard()
+    line = f"l {number} {owner(number)}"
+    return (f"holdfast:{number % 10}", line + WHO) in w.heard()
 
 
 def case_evict_mutex(w):
@@ -16,9 +20,16 @@ def case_evict_mutex(w):
         w.take(2, kind)
         assert w.evict(token - 1) == 0 and w.evict(token + 10) == 0
         assert w.hash(w.name) == {owner(1): "1"} and w.heard() == []
-        assert w.evict(token + 9) == 1 and w.evict(token) == 0
+        assert w.evict(token + 9, request=7) == 2  # its client knows whether it is that one
+        line = f"e 1 {owner(1)} {token + 9} {token} " + "%032x" % 7
+        assert w.heard() == [("holdfast:1", line + WHO)]
+        w.run("renew", [w.name, w.info, w.name], kind, owner(1), 0, token + 3)
+        assert w.evict(token + 2) == 0 and w.evict(token + 3) == 2
+        w.heard()
+        assert w.evict(token + 3, sure="y", request=7) == 1
+        assert w.evict(token + 3, request=7) == 1 and w.evict(token) == 0
         heard = w.heard()
-        assert heard[0][1].startswith("g 2 ") and heard[1][1] == "l 1 " + owner(1)
+        assert len(heard) == 1 and heard[0][1].startswith("g 2 ")
         assert w.hash(w.name) == {owner(2): "1"} and w.leave(1, kind) == 0
         w.leave(2, kind)
         assert w.keys() == []

@@ -150,9 +150,9 @@ def case_simple(w):
     assert w.redis("GET", w.name) == "%032x" % 2 and w.line() == []
     assert w.simple_take(2)[0] == 1
     keys = [w.name, w.info, w.name]
-    assert w.run("renew", keys, "s", "%032x" % 2, 60000) == [1]
+    assert w.run("renew", keys, "s", "%032x" % 2, 60000, 0) == [1]
     assert w.redis("PTTL", w.name) > 59000 < w.redis("PTTL", w.info)
-    assert w.run("renew", keys, "s", "%032x" % 1, 60000) == [0]
+    assert w.run("renew", keys, "s", "%032x" % 1, 60000, 0) == [0]
     assert w.simple_take(3)[0] == 2 and w.simple_leave(3) == 1
     assert w.simple_leave(2) == 1 and w.keys() == []
 

@@ -186,7 +186,7 @@ class World:
         for kind, number, ttl in tickets:
             third = {"p": self.permits, "e": self.timeout}.get(kind, self.name)
             keys += [self.name, self.info, third]
-            args += [kind, owner(number), ttl]
+            args += [kind, owner(number), ttl, 0]
         return self.run("renew", keys, *args)
 
     def latch_keys(self, request=None):
@@ -221,10 +221,14 @@ class World:
         return self.run("simple_leave", self.rw_keys()[:4], "%032x" % number, "s",
                         strangers)
 
-    def evict(self, token, *layout):
+    def evict(self, token, layout="r", sure="n", request=None):
+        """Each is a request of its own, unless one is named."""
+        self.requests = getattr(self, "requests", 100) + 1
+        request = request or self.requests
         keys = self.mutex_keys() + [self.rw_channel, self.sc_channel, self.permits,
-                                    self.timeout]
-        return self.run("evict", keys, token, *layout)
+                                    self.timeout, self.done(request)]
+        return self.run("evict", keys, token, layout, sure, "%032x" % request,
+                        "db3\x1f8123\x1fbreak\x1f")
 
     def revoke(self, token=0):
         return self.run("revoke", [self.name, self.info], token)
@@ -252,8 +256,10 @@ class World:
     # ---- What there is ----
 
     def keys(self):
-        """Every key but the token's."""
-        return sorted(k for k in self.redis("KEYS", "*") if k != self.token)
+        """Every key but the token's, and what was evicted, which goes by itself."""
+        evicted = [self.done(number) for number in range(100, 200)] + [self.done(7)]
+        return sorted(k for k in self.redis("KEYS", "*")
+                      if k != self.token and k not in evicted)
 
     def heard(self):
         return self.listener.messages()

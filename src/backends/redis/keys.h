@@ -11,7 +11,7 @@
 #include "../../../include/holdfast/backend.h"
 #include "resp.h"
 
-enum { KEYS_MAX = 11, KEY_SIZE = HF_NAME_MAX + 64, OWNER_SIZE = 38 };
+enum { KEYS_MAX = 12, KEY_SIZE = HF_NAME_MAX + 64, OWNER_SIZE = 38 };
 
 /* The keys of one script call, in the order in which the script expects them. */
 struct keys {

@@ -201,6 +201,22 @@ static void inbox_later(struct redis_session *me, struct hf_ticket *ticket,
         me->host->ops->queued(me->host, ticket, (int64_t)(ms + 1) * HF_NS_PER_MS);
 }
 
+/* Another client wants the holder of this token evicted. */
+static void inbox_evict(struct redis_session *me, struct hf_ticket *ticket,
+                        const char *at, const char *end)
+{
+    struct evict_wish wish;
+    if (!next_number(&at, end, &wish.token) || !next_number(&at, end, &wish.first))
+        return;
+    struct resp_arg id = next_word(&at, end);
+    if (id.len != 2 * sizeof(wish.id) ||
+        !hf__hex_decode(id.text, &wish.id, sizeof(wish.id)))
+        return;
+    wish.details = at;
+    wish.len = (size_t)(end - at);
+    evict_asked(me, ticket, &wish);
+}
+
 static void inbox_message(struct redis_session *me, const char *at, const char *end)
 {
     struct resp_arg what = next_word(&at, end);
@@ -224,7 +240,11 @@ static void inbox_message(struct redis_session *me, const char *at, const char *
     case 'o':
         latch_opened(me, ticket);
         break;
+    case 'e':
+        inbox_evict(me, ticket, at, end);
+        break;
     case 'l':
+        evict_tell_reason(me, ticket, at, (size_t)(end - at));
         me->host->ops->event(me->host, ticket, HF_EVENT_LOST);
         break;
     case 'r':

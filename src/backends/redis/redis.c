@@ -200,6 +200,7 @@ static int redis_open(void *session, struct hf_host *host, const struct hf_url *
     hf__list_init(&me->batches);
     hf__list_init(&me->surveys);
     hf__list_init(&me->jobs);
+    evict_start(me);
     listen_start(me);
     write_details(me);
     int rc = name_inbox(me, why);
@@ -225,10 +226,12 @@ static void redis_close(void *session, bool forked)
     if (!me->host)
         return;
     if (me->link && !forked && link_is_up(me->link)) {
+        int64_t left = me->host->close_by_ns - me->host->ops->now(me->host);
         link_mute(me->link);
-        if (slots_leave(me) > 0)
-            link_settle(me->link, FAREWELL_NS);
+        if (slots_leave(me) > 0 && left > 0)
+            link_settle(me->link, left < FAREWELL_NS ? left : FAREWELL_NS);
     }
+    evict_done(me);
     link_close(me->link, forked);
     listen_done(me);
     renew_done(me);
@@ -250,16 +253,9 @@ static void redis_forget(void *session, const void *ticket_or_request)
     link_forget(me->link, ticket_or_request);
     renew_forget(me, ticket_or_request);
     inspect_forget(me, ticket_or_request);
+    evict_forget(me, ticket_or_request);
     plain_forget(me, ticket_or_request);
     slots_forget(me, ticket_or_request);
-}
-
-static bool redis_pass(void *session, struct hf_ticket *ticket, uint64_t token)
-{
-    (void)session;
-    (void)ticket;
-    (void)token;
-    return true;
 }
 
 static const char *const schemes[] = { "redis", "rediss", "redis+unix", NULL };

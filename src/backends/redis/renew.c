@@ -14,7 +14,7 @@
 
 #include <string.h>
 
-enum { KEYS_EACH = 3, ARGS_EACH = 3, BATCH_MAX = 128 };
+enum { KEYS_EACH = 3, ARGS_EACH = 4, BATCH_MAX = 128 };
 
 struct batch {
     struct hf_link link;
@@ -85,6 +85,7 @@ struct load {
         char owner[OWNER_SIZE];
         char letter;
         char ttl[24];
+        char token[24];
     } text[BATCH_MAX];
     char names[];
 };
@@ -123,6 +124,9 @@ static char *load_ticket(const struct redis_session *me, struct load *load,
     args[0] = (struct resp_arg){ &load->text[index].letter, 1 };
     args[1] = (struct resp_arg){ load->text[index].owner, owner };
     args[2] = (struct resp_arg){ load->text[index].ttl, number.arg[0].len };
+    args_number(&number, (int64_t)ticket->store[3]);
+    memcpy(load->text[index].token, number.arg[1].text, number.arg[1].len);
+    args[3] = (struct resp_arg){ load->text[index].token, number.arg[1].len };
     return at;
 }
 

@@ -87,10 +87,9 @@ static int cell_was_set(struct redis_session *me, struct hf_request *request,
 /* ---- Repair ---------------------------------------------------------------------- */
 
 /* Whatever kind it is: all the keys a lock can have. */
-static const enum key_name every_key[] = { KEY_NAME,    KEY_TOKEN,   KEY_INFO,
-                                           KEY_QUEUE,   KEY_FAIR,    KEY_PATIENCE,
-                                           KEY_CHANNEL, KEY_RW,      KEY_SC,
-                                           KEY_PERMITS, KEY_TIMEOUT, KEY_END };
+const enum key_name evict_keys[] = { KEY_NAME,     KEY_TOKEN,   KEY_INFO, KEY_QUEUE,
+                                     KEY_FAIR,     KEY_PATIENCE, KEY_CHANNEL, KEY_RW,
+                                     KEY_SC,       KEY_PERMITS, KEY_TIMEOUT, KEY_END };
 
 static int some_were_there(struct redis_session *me, struct hf_request *request,
                            const struct resp *nodes, int64_t sent_ns)
@@ -140,7 +139,7 @@ static const struct verb {
     [HF_LATCH_DOWN] = { &script_latch_down, latch_keys, true, latch_count },
     [HF_CELL_GET] = { &script_cell_get, cell_get_keys, false, cell_was_read },
     [HF_CELL_SET] = { &script_cell_set, cell_set_keys, true, cell_was_set },
-    [HF_EVICT] = { &script_evict, every_key, false, some_were_there },
+    [HF_EVICT] = { &script_evict, evict_keys, true, some_were_there },
     [HF_REVOKE] = { &script_revoke, revoke_keys, false, some_were_there },
     [HF_DOWNGRADE] = { &script_downgrade_rw, NULL, false, was_downgraded },
     [HF_ADOPT] = { &script_adopt, NULL, false, was_adopted },
@@ -154,6 +153,14 @@ static void ask_reply(void *session, void *subject, uint64_t word,
     struct hf_request *request = subject;
     hf_error why;
     int rc = reply_error(nodes, gone, &why);
+    int64_t asked;
+    if (rc == 0 && request->verb == HF_EVICT && number(nodes, &asked) == 0 &&
+        asked == 2) {
+        rc = evict_wait(me, request, &why);
+        if (rc != 0)
+            me->host->ops->answered(me->host, request, rc, &why);
+        return;
+    }
     if (rc == 0) {
         rc = verbs[request->verb].reply(me, request, nodes, sent_ns);
         hf__fail_code(&why, rc);
@@ -165,7 +172,7 @@ static void ask_reply(void *session, void *subject, uint64_t word,
     me->host->ops->answered(me->host, request, rc, rc ? &why : NULL);
 }
 
-static void args_id(struct args *args, const struct hf_id *id)
+void args_id(struct args *args, const struct hf_id *id)
 {
     hf__hex_encode(id, sizeof(*id), args->at);
     args_text(args, args->at, 2 * sizeof(*id));
@@ -194,10 +201,13 @@ static void add_arguments(struct args *args, const struct redis_session *me,
         break;
     default:
         args_number(args, (int64_t)request->number);
-        if (request->verb == HF_EVICT && me->layout == LAYOUT_SIMPLE)
-            args_letter(args, 's');
-        else if (request->verb != HF_EVICT)
-            args_id(args, &request->id);
+        if (request->verb == HF_EVICT) {
+            args_letter(args, me->layout == LAYOUT_SIMPLE ? 's' : 'r');
+            args_letter(args, 'n');
+        }
+        args_id(args, &request->id);
+        if (request->verb == HF_EVICT)
+            args_text(args, me->details, me->details_len);
     }
 }
 

@@ -9,6 +9,7 @@
  *   [1] struct listener *, NULL for none
  *   [2] a moment before the request that queued it was sent, ns: a pushed grant cannot
  *       be older, however late it is read
+ *   [3] the token that holds it now, if it was handed on since the grant; else 0
  */
 #ifndef HF_REDIS_SESSION_H
 #define HF_REDIS_SESSION_H
@@ -39,6 +40,8 @@ struct redis_session {
     struct hf_link batches; /* renewals under way */
     struct hf_link surveys; /* inspections under way */
     struct hf_link jobs;    /* of plain.c; the first one may be running */
+    struct hf_link evictions; /* that a client has to answer first */
+    struct hf_timer evict_timer;
     bool job_running, jobs_busy;
     struct hf_random random;
 };
@@ -109,6 +112,27 @@ void redis_message(void *session, const char *channel, size_t channel_len,
                    const char *payload, size_t len);
 void redis_subscribed(void *session, const char *channel, size_t channel_len);
 
+/* ---- evict.c --------------------------------------------------------------------- */
+
+extern const enum key_name evict_keys[];
+void evict_start(struct redis_session *me);
+int evict_wait(struct redis_session *me, struct hf_request *request, hf_error *why);
+void evict_forget(struct redis_session *me, const void *request);
+void evict_done(struct redis_session *me);
+struct evict_wish {
+    uint64_t token;
+    uint64_t first; /* the number under which the server knows the hold */
+    struct hf_id id;
+    const char *details; /* of the client that wishes it */
+    size_t len;
+};
+void evict_asked(struct redis_session *me, struct hf_ticket *ticket,
+                 const struct evict_wish *wish);
+/* `details` as another client wrote them: who evicted it. */
+void evict_tell_reason(struct redis_session *me, struct hf_ticket *ticket,
+                       const char *details, size_t len);
+bool redis_pass(void *session, struct hf_ticket *ticket, uint64_t token);
+
 /* ---- renew.c, requests.c, inspect.c, diagnose.c ---------------------------------- */
 
 void redis_renew(void *session, struct hf_ticket *const *tickets, size_t count,
@@ -138,6 +162,7 @@ void args_init(struct args *args);
 void args_text(struct args *args, const char *text, size_t len);
 void args_number(struct args *args, int64_t number);
 void args_letter(struct args *args, char letter);
+void args_id(struct args *args, const struct hf_id *id);
 /* Those of the scripts that take, for the ticket in `slot` (counted from 1). */
 void args_take(struct args *args, const struct redis_session *me,
                const struct hf_ticket *ticket, uint64_t slot, char owner[OWNER_SIZE]);

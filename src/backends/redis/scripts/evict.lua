@@ -4,16 +4,20 @@
 -- told.
 --
 -- KEYS  name, token, INFO, QUEUE, fair queue, fair timeouts, channels of lock,
---       read-write lock and semaphore, zsets of permits and of expiring permits
--- ARGV  token, layout (s: simple, else Redisson's)
--- reply 1, or 0 if nobody holds with that token
+--       read-write lock and semaphore, zsets of permits and of expiring permits, the
+--       answer under this id
+-- ARGV  token, layout (s: simple, else Redisson's), y if the holder's client says that
+--       the token holds it now, id of the request, details of the client that evicts
+-- reply 1, or 0 if nobody holds with that token; 2: the client of the holder was asked
+--       which of its tokens holds, ask again
 --
 -- A Redisson client that holds a mutex goes by the number in the token key, the one its
 -- fenced lock was given.
 
 K.name, K.token, K.info, K.queue, K.fair, K.patience = unpack(KEYS, 1, 6)
 K.token_ms = ARGV[2] == 's' and TOKEN_MS
-local token = tonumber(ARGV[1])
+local token, sure, id, who = tonumber(ARGV[1]), ARGV[3] == 'y', ARGV[4], ARGV[5]
+local done = KEYS[12]
 
 local function mutex_drop(owner, r)
     if redis.pcall('HDEL', K.name, owner) ~= 1 then
@@ -32,11 +36,33 @@ local drop = {
     e = { KEYS[9], count_drop, KEYS[11] },
 }
 
+-- A mutex that its client may have handed on since: true if that client is there to be
+-- asked, or if the number is not the one that is known here.
+local function must_ask(owner, r)
+    if sure or r.span == '1' then
+        return false
+    end
+    local line = ' ' .. ARGV[1] .. ' ' .. r.token .. ' ' .. id .. ' ' .. who
+    local asked = push(r, 'e', owner, line)
+    return asked or r.token ~= ARGV[1]
+end
+
+local function is_held(owner, r)
+    return r.kind ~= 'm' or redis.pcall('HEXISTS', K.name, owner) == 1
+        or redis.pcall('GET', K.name) == owner
+end
+
+if call('EXISTS', done) == 1 then
+    return 1
+end
 local fields = call('HGETALL', K.info)
 for i = 1, #fields, 2 do
     local owner, r = fields[i], record_read(fields[i + 1])
     local first = r and r.state == 'h' and tonumber(r.token)
     if first and token >= first and token < first + tonumber(r.span) then
+        if is_held(owner, r) and must_ask(owner, r) then
+            return 2
+        end
         K.channel, K.zset, kind = drop[r.kind][1], drop[r.kind][3], r.kind
         if not drop[r.kind][2](owner, r) then
             return 0
@@ -44,7 +70,10 @@ for i = 1, #fields, 2 do
         if K.zset then
             count_release()
         end
-        push(r, 'l', owner)
+        if not sure then
+            push(r, 'l', owner, ' ' .. who)
+        end
+        call('SET', done, 1, 'PX', 60000)
         return 1
     end
 end
@@ -54,6 +83,9 @@ local hash = redis.pcall('HGETALL', K.name)
 if #hash == 2 and hash[1] ~= 'mode' and call('HEXISTS', K.info, hash[1]) == 0
     and call('GET', K.token) == ARGV[1] then
     K.channel = KEYS[7]
-    return mutex_drop(hash[1], { kind = 'm' }) and 1 or 0
+    if mutex_drop(hash[1], { kind = 'm' }) then
+        call('SET', done, 1, 'PX', 60000)
+        return 1
+    end
 end
 return 0

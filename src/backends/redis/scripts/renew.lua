@@ -3,7 +3,8 @@
 -- Renews leases, many at a time; or looks whether they are still held (ttl 0).
 --
 -- KEYS  three for each: name, INFO, zset of deadlines (kinds p and e; else name again)
--- ARGV  three for each: kind (m f r w p e, s: layout simple), owner, ttl ms
+-- ARGV  four for each: kind (m f r w p e, s: layout simple), owner, ttl ms, and the
+--       token that holds it now if its client has handed it on, else 0
 -- reply list of 1 (held) and 0 (lost)
 --
 -- Nobody's lease is cut short but the owner's own: where several share a key, its TTL
@@ -83,11 +84,25 @@ function renew.e(owner, ttl)
     return renew.p(owner, ttl, permit_id(owner))
 end
 
+-- The client has handed the lock on inside itself: the record gets the number.
+local function pass_on(owner, token)
+    local r = record_read(call('HGET', K.info, owner))
+    local behind = r and r.state == 'h' and token - tonumber(r.token)
+    if behind and behind > 0 and behind < tonumber(r.span) then
+        r.token, r.span = text(token), text(r.span - behind)
+        call('HSET', K.info, owner, record_write(r))
+    end
+end
+
 local reply = {}
-for i = 1, #KEYS, 3 do
-    K.name, K.info, K.zset = KEYS[i], KEYS[i + 1], KEYS[i + 2]
-    local kind, owner, ttl = ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2])
+for i = 1, #KEYS / 3 do
+    K.name, K.info, K.zset = unpack(KEYS, 3 * i - 2, 3 * i)
+    local kind, owner, ttl, token = unpack(ARGV, 4 * i - 3, 4 * i)
+    ttl, token = tonumber(ttl), tonumber(token)
     local held = renew[kind](owner, ttl)
+    if held and token > 0 then
+        pass_on(owner, token)
+    end
     if held and ttl > 0 and kind ~= 'p' then
         keep(K.info, ttl)
     end

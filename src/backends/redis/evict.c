@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Eviction by exactly one token.
+ *
+ * A client hands a mutex on among its own callers without asking the server, under the
+ * next number of its grant. The server then knows the block of numbers, but not which of
+ * them holds now; the client does. So the script asks it, and the client answers: it
+ * gives the lock up if that token holds it now, or it tells the server the number that
+ * does. The one who evicts asks again until the record says which it was.
+ *
+ * A hold of a single number is taken away in the first step, and so is one whose client
+ * is not connected and whose number is the one that the server knows.
+ */
+#include "session.h"
+
+#include "../../base/clock.h"
+#include "../../base/error.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define ASK_AGAIN_NS (20 * HF_NS_PER_MS)
+
+/* request->store[]: [0], [1] a link of me->evictions, [2] when it was asked first. */
+static struct hf_link *link_of(struct hf_request *request)
+{
+    return (struct hf_link *)(void *)request->store;
+}
+
+/* ---- The one who evicts ---------------------------------------------------------- */
+
+static void ask_again(void *session)
+{
+    struct redis_session *me = session;
+    struct hf_link due;
+    hf__list_init(&due);
+    for (struct hf_link *link; (link = hf__list_first(&me->evictions));) {
+        hf__list_remove(link);
+        hf__list_push_back(&due, link);
+    }
+    for (struct hf_link *link; (link = hf__list_first(&due));) {
+        hf__list_remove(link);
+        redis_ask(me, HF_CONTAINER(link, struct hf_request, store));
+    }
+}
+
+void evict_start(struct redis_session *me)
+{
+    hf__list_init(&me->evictions);
+    me->evict_timer.callback = ask_again;
+    me->evict_timer.arg = me;
+}
+
+/* The holder's client was asked. 0 if its answer is waited for. */
+int evict_wait(struct redis_session *me, struct hf_request *request, hf_error *why)
+{
+    int64_t now = me->host->ops->now(me->host);
+    if (!request->store[2])
+        request->store[2] = (uint64_t)now;
+    if (now - (int64_t)request->store[2] > me->host->request_ns / 2)
+        return hf__fail(why, HF_EUNREACHABLE,
+                        "the client that holds the lock does not answer; the lock is "
+                        "free when its lease is over");
+    if (me->host->ops->set_timer(me->host, &me->evict_timer, now + ASK_AGAIN_NS) != 0)
+        return hf__fail_code(why, HF_ENOMEM);
+    hf__list_push_back(&me->evictions, link_of(request));
+    me->host->ops->progress(me->host, request);
+    return 0;
+}
+
+void evict_forget(struct redis_session *me, const void *request)
+{
+    for (HF_EACH_SAFE(link, &me->evictions))
+        if (HF_CONTAINER(link, struct hf_request, store) == request)
+            hf__list_remove(link);
+}
+
+void evict_done(struct redis_session *me)
+{
+    me->host->ops->stop_timer(me->host, &me->evict_timer);
+}
+
+/* ---- The client of the holder ---------------------------------------------------- */
+
+bool redis_pass(void *session, struct hf_ticket *ticket, uint64_t token)
+{
+    struct redis_session *me = session;
+    if (!link_is_up(me->link))
+        return false; /* the server could not ask us */
+    ticket->store[3] = token;
+    return true;
+}
+
+void evict_tell_reason(struct redis_session *me, struct hf_ticket *ticket,
+                       const char *details, size_t len)
+{
+    char text[DETAILS_SIZE + 32];
+    const char *pid = len ? memchr(details, '\x1f', len) : NULL;
+    const char *end = details + len;
+    const char *program = pid ? memchr(pid + 1, '\x1f', (size_t)(end - pid - 1)) : NULL;
+    if (!program)
+        return;
+    const char *last = memchr(program + 1, '\x1f', (size_t)(end - program - 1));
+    int written = snprintf(text, sizeof(text), "evicted by %.*s pid %.*s %.*s",
+                           (int)(pid - details), details, (int)(program - pid - 1),
+                           pid + 1, (int)((last ? last : end) - program - 1),
+                           program + 1);
+    for (int i = 0; i < written && text[i]; i++)
+        if ((unsigned char)text[i] < ' ' || text[i] == '\x7f')
+            text[i] = '?';
+    me->host->ops->reason(me->host, ticket, text);
+}
+
+/* The hold is lost to our callers first, so that none of them hands it on. */
+static void give_way(struct redis_session *me, struct hf_ticket *ticket,
+                     const struct evict_wish *wish)
+{
+    struct keys keys;
+    struct args args;
+    evict_tell_reason(me, ticket, wish->details, wish->len);
+    me->host->ops->event(me->host, ticket, HF_EVENT_LOST);
+    keys_fill(&keys, evict_keys, ticket->name, ticket->name_len);
+    keys_add_done(&keys, ticket->name, ticket->name_len, &wish->id);
+    args_init(&args);
+    args_number(&args, (int64_t)wish->token);
+    args_letter(&args, me->layout == LAYOUT_SIMPLE ? 's' : 'r');
+    args_letter(&args, 'y');
+    args_id(&args, &wish->id);
+    args_text(&args, wish->details, wish->len);
+    link_eval(me->link, &script_evict, keys.key, keys.count, args.arg, args.count, NULL,
+              NULL, 0);
+}
+
+void evict_asked(struct redis_session *me, struct hf_ticket *ticket,
+                 const struct evict_wish *wish)
+{
+    uint64_t now = ticket->store[3] ? ticket->store[3] : wish->first;
+    if (wish->token == now)
+        give_way(me, ticket, wish);
+    else
+        redis_renew(me, &ticket, 1, HF_CHECK); /* which brings the right one */
+}
