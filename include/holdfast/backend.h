@@ -254,9 +254,9 @@ struct hf_backend {
     size_t session_size;
     int64_t default_ttl_ns; /* 0: holds end with the session, no lease unless asked */
 
-    /* Begins a session; may block for a moment, as close() may, and no other. Sets `ret_caps`
-     * (enum hf_capability). After an error close() is called all the same, so it must
-     * accept what is half built. */
+    /* Begins a session; may block for a moment, as close() may, and no other. Sets
+     * `ret_caps` (enum hf_capability). After an error close() is called all the same,
+     * so it must accept what is half built. */
     int (*open)(void *session, struct hf_host *host, const struct hf_url *url,
                 uint64_t *ret_caps, hf_error *why);
 

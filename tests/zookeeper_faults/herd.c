@@ -155,7 +155,7 @@ struct entrant {
     _Atomic(hf_hold *) hold;
 };
 
-/* The first ones, enough for a long queue, and behind them those that a case is about. */
+/* The first ones, enough for a long queue; behind them, those that a case is about. */
 #define EARLY 16
 #define LATE 6
 static struct entrant early[EARLY], late[LATE];

@@ -2,10 +2,10 @@
 /*
  * Whose turn it is: what a place makes of a listing of its queue, and whom it watches.
  *
- * queue.c says who is in. Only a listing grants: one answer of the server shows that our
- * own node is there and that nobody is before it. Numbers grow, so nobody comes before
- * it later. Waiters watch the node right before them (a reader: the nearest writer).
- * Whatever is told of that node means one thing: list again.
+ * queue.c says who is in. Only a listing grants: one answer of the server shows that
+ * our own node is there and that nobody is before it. Numbers grow, so nobody comes
+ * before it later. Waiters watch the node right before them (a reader: the nearest
+ * writer). Whatever is told of that node means one thing: list again.
  */
 #include "places.h"
 #include "queue.h"

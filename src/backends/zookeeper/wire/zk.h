@@ -115,8 +115,9 @@ struct zk_user {
     void (*event)(void *session, enum zk_event_type type, const char *path, size_t len);
 };
 
-/* Tries all hosts, blocking, until a session is there or the time to connect is over;
- * then it is up, fresh, and `up` is not told. HF_EUNREACHABLE, HF_EREFUSED (auth), HF_EURL, HF_ENOMEM. */
+/* Tries all hosts, blocking, until a session is there or the time to connect is over.
+ * With 0 it is up, fresh, and `up` is not told. HF_EUNREACHABLE, HF_EREFUSED (auth),
+ * HF_EURL, HF_ENOMEM. */
 int zk_open(struct hf_host *host, const struct zk_settings *settings,
             const struct zk_user *user, void *session, struct zk **ret_zk,
             hf_error *why);
