@@ -41,7 +41,7 @@ static int client_try(int connect_ms, hf_client **ret_client)
     options.request_timeout_ms = REQUEST_MS;
     options.close_timeout_ms = CLOSE_MS;
     snprintf(url, sizeof url,
-             "zookeeper://127.0.0.1:%d?session=%d&timeout=%d&connect_timeout=%d",
+             "zookeeper://127.0.0.1:%d?session=%dms&timeout=%dms&connect_timeout=%dms",
              world.zoo.node[0].port, world.session_ms, STORE_MS, connect_ms);
     return hf_open(url, &options, ret_client, NULL);
 }
