@@ -66,8 +66,9 @@ static void names_make(char *name, size_t len, int depth)
         names[name_count++] = strndup(name, len);
     }
     for (int i = 0; depth > 0 && i < PIECES; i++) {
-        strcpy(name + len, pieces[i]);
-        names_make(name, len + strlen(pieces[i]), depth - 1);
+        size_t more = strlen(pieces[i]);
+        memcpy(name + len, pieces[i], more + 1);
+        names_make(name, len + more, depth - 1);
     }
     name[len] = '\0';
 }
