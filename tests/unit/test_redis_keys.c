@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Keys of the redis store, over every name that can be made of a few pieces: those that
- * the forms of keys are made of. No two names that are accepted share a key, but for the
- * token, and none is a key of another one.
+ * the forms of keys are made of. No two names that are accepted share a key, but for
+ * the token, and none is a key of another one.
  */
 #include "unit.h"
 

@@ -2,8 +2,8 @@
 /*
  * The names of keys and channels, as Redisson derives them from the name of a lock:
  * `prefix:{name}` or `{name}:suffix`, and without our braces where the name brings its
- * own; keys that only holdfast has then get a second colon. docs/backends/redis.md lists
- * them all.
+ * own; keys that only holdfast has then get a second colon. docs/backends/redis.md
+ * lists them all.
  */
 #ifndef HF_REDIS_KEYS_H
 #define HF_REDIS_KEYS_H
@@ -56,8 +56,8 @@ void keys_add_done(struct keys *keys, const char *name, size_t len,
 
 enum redis_layout { LAYOUT_REDISSON, LAYOUT_SIMPLE };
 
-/* Whether a lock of this kind (0: none in particular) may have the name: HF_EINVAL if it
- * would be a key of another name, or could not be told from another name's. */
+/* Whether a lock of this kind (0: none in particular) may have the name: HF_EINVAL if
+ * it would be a key of another name, or could not be told from another name's. */
 int name_check(enum redis_layout layout, int kind, const char *name, size_t len,
                hf_error *why);
 

@@ -167,8 +167,8 @@ static bool next_number(const char **at, const char *end, uint64_t *ret_number)
  * The lease began when the one before us let go. We did not see that moment, and the
  * server's clock, which may be set, proves nothing about it; but it came after we asked
  * for the place in the queue. If that is long ago, or the message was long on its way
- * (we were stopped, say), it is not believed: a fresh attempt finds the grant, and gives
- * it a fresh lease.
+ * (we were stopped, say), it is not believed: a fresh attempt finds the grant, and
+ * gives it a fresh lease.
  */
 static void inbox_granted(struct redis_session *me, struct hf_ticket *ticket,
                           const char *at, const char *end)

@@ -2,10 +2,11 @@
 /*
  * layout=simple for servers that forbid scripts (script=off).
  *
- * Taking is MULTI, INCRBY token, SET NX PX, PTTL, GET, PERSIST token, EXEC. Whatever may only happen
- * to our own lock is WATCH and GET, and if the value is ours MULTI, DEL or PEXPIRE,
- * EXEC: nothing happens if the key changed in between. An EXEC ends every WATCH of the
- * connection, so that all of this goes through one queue of jobs, one at a time.
+ * Taking is MULTI, INCRBY token, SET NX PX, PTTL, GET, PERSIST token, EXEC. Whatever
+ * may only happen to our own lock is WATCH and GET, and if the value is ours MULTI, DEL
+ * or PEXPIRE, EXEC: nothing happens if the key changed in between. An EXEC ends every
+ * WATCH of the connection, so that all of this goes through one queue of jobs, one at a
+ * time.
  *
  * Nobody is told when a lock is free: waiters look again, at intervals of which no two
  * are the same. Under the client's lock.
