@@ -15,8 +15,9 @@
  *   revoked KIND NAME MS            revoked | timeout (a watched hold was asked for)
  *   revoke KIND NAME                asked | CODE
  *   loop KIND NAME MS FILE SEAT     done ROUNDS WRONG (see table.h)
- *   contest KIND NAME MS FILE SEAT  done ROUNDS WRONG LONGEST (wait, ms): the same, holds
- *                                   for 0.5 ms, and others wait as they do by default
+ *   contest KIND NAME MS FILE SEAT  done ROUNDS WRONG LONGEST (wait, ms): the same,
+ *                                   holds for 0.5 ms, and others wait as they do by
+ *                                   default
  *
  * KIND is mutex, fenced (the same here), reentrant, fair, read, write, multi (a NAME
  * of two names with a + between), permits:K:LIMIT or expiring:LIMIT. Ends with its

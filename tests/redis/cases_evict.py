@@ -15,19 +15,19 @@ def lost(w, number):
 
 
 def case_evict_mutex(w):
-    for kind in "mf":
+    for kind, seven in (("m", 7), ("f", 77)):
         token = w.take(1, kind, reserve=10)[1]
         w.take(2, kind)
         assert w.evict(token - 1) == 0 and w.evict(token + 10) == 0
         assert w.hash(w.name) == {owner(1): "1"} and w.heard() == []
-        assert w.evict(token + 9, request=7) == 2  # its client knows whether it is that one
-        line = f"e 1 {owner(1)} {token + 9} {token} " + "%032x" % 7
+        assert w.evict(token + 9, request=seven) == 2  # its client knows whether it is that one
+        line = f"e 1 {owner(1)} {token + 9} {token} " + "%032x" % seven
         assert w.heard() == [("holdfast:1", line + WHO)]
         w.run("renew", [w.name, w.info, w.name], kind, owner(1), 0, token + 3)
         assert w.evict(token + 2) == 0 and w.evict(token + 3) == 2
         w.heard()
-        assert w.evict(token + 3, sure="y", request=7) == 1
-        assert w.evict(token + 3, request=7) == 1 and w.evict(token) == 0
+        assert w.evict(token + 3, sure="y", request=seven) == 1
+        assert w.evict(token + 3, request=seven) == 1 and w.evict(token) == 0
         heard = w.heard()
         assert len(heard) == 1 and heard[0][1].startswith("g 2 ")
         assert w.hash(w.name) == {owner(2): "1"} and w.leave(1, kind) == 0

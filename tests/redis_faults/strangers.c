@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * layout=simple beside clients of other libraries, which ask again and again and leave no
- * trace while they wait. Ours keep the queue full, so that each release has a next one
- * of ours; the stranger must have its turn all the same, and when nobody comes, or one
- * of ours dies at that moment, the next one of ours must.
+ * layout=simple beside clients of other libraries, which ask again and again and leave
+ * no trace while they wait. Ours keep the queue full, so that each release has a next
+ * one of ours; the stranger must have its turn all the same, and when nobody comes, or
+ * one of ours dies at that moment, the next one of ours must.
  *
  * And clients of Redisson's that tell nobody when they let go.
  */

@@ -199,9 +199,9 @@ START_TEST(an_answer_moves_the_deadline)
 }
 END_TEST
 
-/* The last words at the end of a session: a server that has not answered for longer than
- * one would wait for it is not waited for again. Time stands still here, so that a wait
- * would have no end. */
+/* The last words at the end of a session: a server that has not answered for longer
+ * than one would wait for it is not waited for again. Time stands still here, so that a
+ * wait would have no end. */
 START_TEST(a_silent_server_is_not_settled_with)
 {
     begin(0);

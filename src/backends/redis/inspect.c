@@ -2,8 +2,8 @@
 /*
  * Who holds and who waits: one script call for one name, SCAN and then one call per
  * name for a prefix. A call brings a page of rows, and there is another one for the
- * next page: a look holds neither the server nor the connection up, and a reply is never
- * larger than what the link reads.
+ * next page: a look holds neither the server nor the connection up, and a reply is
+ * never larger than what the link reads.
  *
  * A survey is an inspection under way. By prefix it walks the whole keyspace in steps
  * that do not hold the server up. Names are found by holdfast's own side keys, and

@@ -87,8 +87,8 @@ void slot_free(struct redis_session *me, uint32_t slot);
  * that is still under way may touch it. */
 void slot_give(struct redis_session *me, struct hf_ticket *ticket);
 
-/* The same for an answer to an attempt. While the ticket is being withdrawn it is not the
- * last one: nothing is given back before the withdrawal is answered. */
+/* The same for an answer to an attempt. While the ticket is being withdrawn it is not
+ * the last one: nothing is given back before the withdrawal is answered. */
 void slot_settle(struct redis_session *me, struct hf_ticket *ticket);
 
 #define ONE_CALL (UINT64_C(1) << 32)

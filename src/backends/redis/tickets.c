@@ -19,8 +19,8 @@
  * keys alive, and notices if the holder's client died without a word. */
 #define LOOK_AGAIN_MS 30000
 
-/* The first one behind a holder of Redisson's, which may let go without a word (its spin
- * lock, a downgrade): one small request. */
+/* The first one behind a holder of Redisson's, which may let go without a word (its
+ * spin lock, a downgrade): one small request. */
 #define LOOK_FOREIGN_MS 1000
 
 /* The same for one who cannot listen to the channel it should: out of memory. */
@@ -223,8 +223,8 @@ static int64_t rest_of(struct redis_session *me, int64_t left, int64_t sent_ns)
     return rest > HF_NS_PER_MS ? rest : HF_NS_PER_MS;
 }
 
-/* When to look again behind a holder that is not ours. Whoever waits for a latch is told
- * when it opens, and of the fair only the first one could be served. */
+/* When to look again behind a holder that is not ours. Whoever waits for a latch is
+ * told when it opens, and of the fair only the first one could be served. */
 static int64_t look_ms(struct redis_session *me, const struct hf_ticket *ticket,
                        int64_t left, int64_t place, int64_t foreign)
 {
