@@ -30,8 +30,11 @@ static void put_text(const char *name, const char *text)
 /* Every line of `before` that does not begin with `except` is in `after`. */
 static void check_kept(const char *except)
 {
+    char *rest = NULL;
+
     snapshot(scratch, after, sizeof after);
-    for (char *line = strtok(before, "\n"); line; line = strtok(NULL, "\n")) {
+    for (char *line = strtok_r(before, "\n", &rest); line;
+         line = strtok_r(NULL, "\n", &rest)) {
         if (except && strncmp(line, except, strlen(except)) == 0)
             continue;
         if (!strstr(after, line))

@@ -9,8 +9,8 @@
  * nobody may be called so, and slowness is no error.
  *
  * Then the same processes meet in new directories, one after the other. Some only look
- * (hf_diagnose) and take the files that they made with them; those who lock must exclude
- * each other all the same, and their tokens must grow.
+ * (hf_diagnose) and take the files that they made with them; those who lock must
+ * exclude each other all the same, and their tokens must grow.
  */
 #include "stress.h"
 

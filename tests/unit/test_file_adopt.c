@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The queue layout of the file store: a hold that another session adopts by its id. What
- * the id says is checked against what the store has. */
+/* The queue layout of the file store: a hold that another session adopts by its id.
+ * What the id says is checked against what the store has. */
 #include "file_peer.h"
 
 static struct fake_host a, b;

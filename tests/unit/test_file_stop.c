@@ -337,7 +337,7 @@ START_TEST(a_slow_process_is_waited_for)
 }
 END_TEST
 
-/* Core forgets a request that it has waited for long enough; and closes when it likes. */
+/* Core forgets a request that it has waited for long enough, and closes any time. */
 START_TEST(a_request_that_is_put_off_can_be_forgotten)
 {
     struct hf_request first = fake_request(HF_LATCH_GET, "latch"),

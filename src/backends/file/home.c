@@ -204,8 +204,7 @@ static int home_check(const struct stat *top, const struct stat *home, mode_t mo
 /* ---- Opening and making ---------------------------------------------------------- */
 
 /* Whoever may write the files has to make, replace and remove some, too, also those of
- * others: hence no sticky bit. It would protect nothing, for the state file is theirs to
- * write. */
+ * others: hence no sticky bit. It would protect nothing: they may write the state. */
 static mode_t home_mode(mode_t mode)
 {
     mode_t made = 0700;

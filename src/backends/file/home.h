@@ -14,9 +14,9 @@
 #define HF_HOME_CELL "cell."
 
 /*
- * Opens it in `top_fd`, or makes it (`ret_made`), for files of `mode`. HF_EREFUSED (a link, not a
- * directory, of a user we have no reason to trust, holds files of others, no
- * permission), HF_EFULL, HF_ESYSTEM.
+ * Opens it in `top_fd`, or makes it (`ret_made`), for files of `mode`. HF_EREFUSED (a
+ * link, not a directory, of a user we have no reason to trust, holds files of others,
+ * no permission), HF_EFULL, HF_ESYSTEM.
  */
 int hf__home_open(int top_fd, mode_t mode, int *ret_fd, bool *ret_made, hf_error *why);
 

@@ -3,9 +3,9 @@
  * The state file: opened, made, renewed after a reboot, mapped and grown.
  *
  * Called when a session opens or closes, and inside the guard to grow. While a session
- * opens the file it has an flock(2) on it: a shared one to look, an exclusive one to make
- * or renew it, so that one process does and the others find it ready; nothing else uses
- * that lock. The largest length is mapped from
+ * opens the file it has an flock(2) on it: a shared one to look, an exclusive one to
+ * make or renew it, so that one process does and the others find it ready; nothing else
+ * uses that lock. The largest length is mapped from
  * the start, which costs address space and nothing else: growing needs no new mapping,
  * in any process. Room is allocated on disk before a block in it is touched, so a full
  * disk is an error and never a signal.
@@ -171,7 +171,7 @@ static void head_number(struct region *region, uint64_t ceiling)
 
 /*
  * Makes the state anew: everything is forgotten but the numbers that were given out.
- * A crash in here leaves another magic, so the next one begins again, above `ceiling`. The
+ * A crash in here leaves another magic: the next one begins again, above `ceiling`. The
  * generations of slots start at a number that an earlier state did not use, because
  * FIFOs of those times may still lie around.
  */

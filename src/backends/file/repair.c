@@ -246,7 +246,7 @@ static int place_adopt(struct file_queue *me, struct region_block *record,
     return rc;
 }
 
-/* What an earlier request for the same ticket has brought about, if it is there still. */
+/* What an earlier request for the same ticket brought about, if it is still there. */
 static struct region_block *adopted_before(struct file_queue *me,
                                            const struct region_block *record,
                                            const struct hf_request *request)

@@ -314,10 +314,10 @@ static bool slots_free(const struct file_queue *me)
 }
 
 /*
- * A session that came to look takes the files that it made with it, if nobody used them.
- * One that opens the directory at this moment claims its slot after us, and sees then
- * that the state file is gone (queue.c). `live` goes first: nobody can have it together
- * with a newer state file.
+ * A session that came to look takes the files that it made with it, if nobody used
+ * them. One that opens the directory at this moment claims its slot after us, and sees
+ * then that the state file is gone (queue.c). `live` goes first: nobody can have it
+ * together with a newer state file.
  */
 static void traces_remove(struct file_queue *me)
 {

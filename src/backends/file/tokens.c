@@ -92,7 +92,7 @@ static bool file_is_there(int dir_fd, const struct stat *opened)
 }
 
 /* With a shared lock, so that nobody removes it under us; one who is about to
- * (hf__tokens_efface) has an exclusive one for a moment, and then it is another file. */
+ * (hf__tokens_efface) has an exclusive one for a moment, and then it is a new file. */
 static int file_open(int dir_fd, mode_t mode, int *ret_fd, struct stat *ret_stat,
                      hf_error *why)
 {
