@@ -170,8 +170,9 @@ static pid_t process_start(bool busy, int rounds)
         return pid;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     alarm(0);
-    while (busy)
-        spin(1000000);
+    if (busy)
+        for (;;)
+            spin(1000000);
     process_run(rounds);
     _exit(0);
 }
