@@ -3,12 +3,12 @@
  * What a run tells its command through the environment, and what it takes from there
  * when it is itself within the command of another run (--reentrant).
  *
- * HOLDFAST_NAME and HOLDFAST_TOKEN are those of the nearest run. HOLDFAST_RUN_ID has the
- * ids of all of them, which are not to be released by anybody else (hold.c). HOLDFAST_OUTER has the
- * runs around that one, a line each: names, a tab, tokens. None of it is believed: what
- * it says is held counts only if the store shows that holder, with that token, and the
- * holder is a process above us. Then its warden ends us with its command, and its hold
- * is as good as ours.
+ * HOLDFAST_NAME and HOLDFAST_TOKEN are those of the nearest run. HOLDFAST_RUN_ID has
+ * the ids of all of them, which nobody else is to release (hold.c). HOLDFAST_OUTER has
+ * the runs around the nearest one, a line each: names, a tab, tokens. None of it is
+ * believed: what it says is held counts only if the store shows that holder, with that
+ * token, and the holder is a process above us. Then its warden ends us with its
+ * command, and its hold is as good as ours.
  */
 #include "run.h"
 

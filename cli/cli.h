@@ -130,7 +130,7 @@ void cli_verbose(struct args *args, const char *format, ...)
 
 /* ---- The end (ending.c) ---------------------------------------------------------- */
 
-#define CLOSE_MS 200 /* for the store to confirm what it was told last */
+#define CLOSE_MS 150 /* for the store to confirm what it was told last */
 
 /* Ends the process with `code` after that time, wherever it is by then, and writes
  * `line` to stderr before (NULL: nothing). exit_not() takes it back. */

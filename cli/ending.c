@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * An end that does not depend on the store: after exit_soon() the process is gone within
- * that time, whatever a call of the library still waits for.
+ * An end that does not depend on the store: after exit_soon() the process is gone
+ * within that time, whatever a call of the library still waits for.
  *
  * A timer does it, whose handler writes the last line and ends the process. What the
- * process leaves in the store then ends by itself: a hold or a place in a queue with its
- * lease or its session, and on this host with the process.
+ * process leaves in the store then ends by itself: a hold or a place in a queue with
+ * its lease or its session, and on this host with the process.
  */
 #include "cli.h"
 

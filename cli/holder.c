@@ -22,16 +22,15 @@ static bool is_process(const hf_entry *entry, int64_t pid)
 static void words_make(const hf_entry *holder, size_t more, char *buffer, size_t size)
 {
     char who[400], since[32] = "", others[32] = "";
+    bool known = holder->since_ms >= 0;
 
     entry_who(holder, who, sizeof who);
-    if (holder->since_ms >= 0) {
-        memcpy(since, "for ", 4);
-        format_duration(holder->since_ms, since + 4, sizeof since - 5);
-        strcat(since, " ");
-    }
+    if (known)
+        format_duration(holder->since_ms, since, sizeof since);
     if (more > 0)
         snprintf(others, sizeof others, " and %zu more", more);
-    snprintf(buffer, size, "held %sby %.200s%s", since, who, others);
+    snprintf(buffer, size, "held %s%s%sby %.200s%s", known ? "for " : "", since,
+             known ? " " : "", who, others);
 }
 
 /* One name: 1 with words, 0 if nobody but us holds it, or a code. */

@@ -6,8 +6,9 @@
  * change and a reader may take it line by line. The writer keeps a stack of what is
  * open, so that commas, closing brackets and the end of the document cannot be
  * forgotten. Text is UTF-8 in any case: a byte that is not becomes U+FFFD, control
- * characters are escaped, and whatever else could harm a terminal. Called from the main thread only. A key where none belongs
- * (or the reverse) is a bug of the caller and aborts.
+ * characters are escaped, and whatever else could harm a terminal. Called from the main
+ * thread only. A key where none belongs (or the reverse) is a bug of the caller and
+ * aborts.
  */
 #include "cli.h"
 #include "utf8.h"

@@ -3,11 +3,11 @@
  * The line that tells whom we wait for: on a terminal one line that is written over
  * every second, with -v elsewhere a line at growing intervals, otherwise nothing.
  *
- * A look at a store takes as long as the store does, and must delay neither the wait nor
- * a signal. So another process does it: this program again, started when the first look
- * is due. It looks once for each byte it gets over a socket and answers with one
- * message; the end of the socket is its end. The URL reaches it through the environment,
- * because it may hold a password.
+ * A look at a store takes as long as the store does, and must delay neither the wait
+ * nor a signal. So another process does it: this program again, started when the first
+ * look is due. It looks once for each byte it gets over a socket and answers with one
+ * message; the end of the socket is its end. The URL reaches it through the
+ * environment, because it may hold a password.
  */
 #include "look.h"
 #include "waiting.h"

@@ -137,8 +137,8 @@ static void lost_hook(struct supervisor *on)
     free(command);
 }
 
-/* Once, as soon as it is known. `at` is when the hold was over, or will be; `why` may be
- * "". */
+/* Once, as soon as it is known. `at` is when the hold was over, or will be; `why` may
+ * be "". */
 static void lost_handle(struct supervisor *on, int64_t at, const char *why)
 {
     bool planned = end_reached(on, at);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Waiting for an operation of the library: what `run`, `acquire` and `latch wait` share.
+ * Waiting for an operation of the library: what `run`, `acquire` and `latch wait`
+ * share.
  *
  * The client is one with HF_DRIVER_USER. One thread polls the client, the signals and
  * the process that looks for the line on the terminal. A signal ends the wait and, soon
