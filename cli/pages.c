@@ -215,7 +215,7 @@ static const struct page_section url_sections[] = {
       "and then. `layout=simple` only.\n\n"
       "timeout=DURATION :: "
       "No reply for so long: the connection is given up and made anew. Default "
-      "5s.\n\n"
+      "3.3s, two thirds of the time a request has.\n\n"
       "connect_timeout=DURATION :: "
       "For name, connection and TLS together. Default 5s.\n\n"
       "tls_ca=PATH :: "

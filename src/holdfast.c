@@ -100,7 +100,8 @@ int hf_release(hf_hold *handle, hf_error *why)
         return 0;
     struct hf_hold *hold = hf__hold_enter(handle, &rc, why);
     if (rc == HF_ECLOSED)
-        hf__hold_discard(hf__handle_object(handle, HANDLE_HOLD), hf__handle_tag(handle));
+        hf__hold_discard(hf__handle_object(handle, HANDLE_HOLD),
+                         hf__handle_tag(handle));
     if (!hold)
         return rc;
     hf_client *client = hold->client;
@@ -137,7 +138,8 @@ int hf_release_async(hf_hold *handle, hf_done_cb *callback, void *user, hf_error
         return hf__fail(why, HF_EINVAL, "the hold is NULL");
     struct hf_hold *hold = hf__hold_enter(handle, &rc, why);
     if (rc == HF_ECLOSED)
-        hf__hold_discard(hf__handle_object(handle, HANDLE_HOLD), hf__handle_tag(handle));
+        hf__hold_discard(hf__handle_object(handle, HANDLE_HOLD),
+                         hf__handle_tag(handle));
     if (!hold)
         return rc;
     hf_client *client = hold->client;

@@ -81,7 +81,7 @@ struct claim {
     uint32_t repeats;
     uint32_t requests; /* under way about its ticket (HF_DOWNGRADE) */
     int64_t asked_at;
-    int64_t sent_at; /* before the last attempt that was not answered at once */
+    int64_t sent_at;     /* before the last attempt that was not answered at once */
     int64_t valid_until; /* HF_NEVER: no lease */
     int64_t renew_at;
     int64_t renew_sent; /* before the renewal under way left */
@@ -211,7 +211,7 @@ struct hf_client {
     int64_t close_ns;
     int64_t confirm_ns; /* 0: by how quickly the store answers */
     int64_t answer_ns;  /* what the latest answer that was waited for has taken */
-    int64_t ttl_ns; /* default lease; 0: none */
+    int64_t ttl_ns;     /* default lease; 0: none */
     char program[48];
 
     struct hf_loop loop;

@@ -175,7 +175,8 @@ size_t hf__hold_count(const hf_hold *handle)
 {
     const struct hf_hold *hold = hf__hold_peek(handle);
     size_t count = hold ? hold->count : 0;
-    return hf__hold_peek(handle) ? count : 0; /* not of the next one to use the memory */
+    return hf__hold_peek(handle) ? count
+                                 : 0; /* not of the next one to use the memory */
 }
 
 /* The parts of several wants are freed with the hold, under the lock. */
@@ -202,7 +203,6 @@ uint64_t hf__hold_token(const hf_hold *handle, size_t index)
     uint64_t token = atomic_load_explicit(&hold->one.token, memory_order_acquire);
     return index == 0 && hf__hold_peek(handle) ? token : 0;
 }
-
 
 enum hf_state hf__hold_state(const struct hf_hold *hold, int64_t *ret_left_ms)
 {

@@ -153,7 +153,8 @@ static void host_event(struct hf_host *host, struct hf_ticket *ticket,
     if (claim->state != CLAIM_HELD)
         return;
     if (event == HF_EVENT_LOST) {
-        hf__claim_lost(claim, "the store no longer has it: evicted, adopted or removed");
+        hf__claim_lost(claim,
+                       "the store no longer has it: evicted, adopted or removed");
         return;
     }
     for (HF_EACH(link, &claim->parts))

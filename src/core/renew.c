@@ -290,7 +290,8 @@ void hf__renew_answer(struct claim *claim, enum hf_renewal answer,
         end_askers(claim, lease.since_ns, false);
         break;
     case HF_RENEWAL_LOST:
-        hf__claim_lost(claim, "the store no longer has it: expired, evicted or removed");
+        hf__claim_lost(claim,
+                       "the store no longer has it: expired, evicted or removed");
         break;
     case HF_RENEWAL_UNKNOWN:
         ask_again_soon(claim, now); /* for a renewal, the claim's timer does */

@@ -15,15 +15,13 @@
 #include "contract.h"
 
 static const struct scenario *const tables[] = {
-    scenarios_mutex,   scenarios_names,     scenarios_waiting,
-    scenarios_deadline, scenarios_async,   scenarios_loop,      scenarios_life,
-    scenarios_process, scenarios_lease,     scenarios_token,
-    scenarios_loss,    scenarios_adopt,     scenarios_inspect,
-    scenarios_rw,      scenarios_semaphore, scenarios_latch,
-    scenarios_cell,    scenarios_multi,     scenarios_order,
-    scenarios_handoff, scenarios_entangled, scenarios_fault,
-    scenarios_silent,  scenarios_badinput,  scenarios_badobject,
-    scenarios_badurl,  scenarios_memory,    NULL,
+    scenarios_mutex,     scenarios_names,  scenarios_waiting,   scenarios_deadline,
+    scenarios_async,     scenarios_loop,   scenarios_life,      scenarios_process,
+    scenarios_lease,     scenarios_token,  scenarios_loss,      scenarios_adopt,
+    scenarios_inspect,   scenarios_rw,     scenarios_semaphore, scenarios_latch,
+    scenarios_cell,      scenarios_multi,  scenarios_order,     scenarios_handoff,
+    scenarios_entangled, scenarios_fault,  scenarios_silent,    scenarios_badinput,
+    scenarios_badobject, scenarios_badurl, scenarios_memory,    NULL,
 };
 
 const struct cell matrix[] = {

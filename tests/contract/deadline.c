@@ -110,11 +110,12 @@ static void late_release_is_told(struct env *e)
     hf_client *a = client_open(e);
     hf_client *b = client_open(e);
     hf_hold *hold = held(e, b);
-    hf__fault_plan((struct hf_fault[]){
-                       { HF_FAULT_WITHDRAW, HF_FAULT_FAIL_BEFORE, 1, 2, 0 },
-                       { HF_FAULT_EVENT, HF_FAULT_LOSE, 1, HF_FAULT_ALWAYS, 0 },
-                   },
-                   2);
+    hf__fault_plan(
+        (struct hf_fault[]){
+            { HF_FAULT_WITHDRAW, HF_FAULT_FAIL_BEFORE, 1, 2, 0 },
+            { HF_FAULT_EVENT, HF_FAULT_LOSE, 1, HF_FAULT_ALWAYS, 0 },
+        },
+        2);
     holder_evict(e, a);
     CHECK_RC(hf_release(hold, NULL), HF_ELOST);
     CHECK(hf__fault_calls(HF_FAULT_WITHDRAW) > 2);

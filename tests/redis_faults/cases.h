@@ -27,9 +27,9 @@ extern const struct fault_case server_cases[];     /* stalls, restarts, lost dat
 extern const struct fault_case access_cases[];     /* passwords, ACLs, replicas */
 extern const struct fault_case wire_cases[];       /* a bad network in between */
 extern const struct fault_case name_cases[];       /* names like keys */
-extern const struct fault_case ending_cases[];     /* cancelled with answers under way */
-extern const struct fault_case looking_cases[];    /* thousands of rows, other keys */
-extern const struct fault_case stranger_cases[];   /* layout=simple beside others */
+extern const struct fault_case ending_cases[];   /* cancelled with answers under way */
+extern const struct fault_case looking_cases[];  /* thousands of rows, other keys */
+extern const struct fault_case stranger_cases[]; /* layout=simple beside others */
 
 /* ---- The case's world ------------------------------------------------------------ */
 

@@ -19,7 +19,7 @@ static hf_client *driven(const char *more)
     hf_options options = HF_OPTIONS_INIT;
     options.driver = HF_DRIVER_USER;
     options.request_timeout_ms = NEVER_MS;
-    snprintf(url, sizeof url, "redis+unix://%s?protocol=%d&timeout=%d%s",
+    snprintf(url, sizeof url, "redis+unix://%s?protocol=%d&timeout=%dms%s",
              world.server.socket, world.protocol, NEVER_MS, more);
     CHECK_RC(hf_open(url, &options, &client, NULL), 0);
     return client;

@@ -50,7 +50,7 @@ static void try_swallowed(void)
     check_recovers(client);
     proxy_mode(world.proxy, PROXY_SWALLOW, 0);
     int rc = lock(client, "swallowed", 0, LEASE_MS, &hold);
-    CHECK_ONE_OF(rc, 0, HF_EUNCERTAIN);
+    CHECK_ONE_OF(rc, 0, HF_EUNREACHABLE, HF_EUNCERTAIN);
     if (rc == 0)
         CHECK_RC(hf_release(hold, NULL), 0);
     int64_t back = check_recovers(client);

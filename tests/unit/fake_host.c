@@ -315,9 +315,8 @@ int fake_open_why(struct fake_host *fake, const struct hf_backend *store,
     memset(fake, 0, sizeof(*fake));
     if (rc < 0)
         return rc;
-    fake->host = (struct hf_host){ .ops = &ops,
-                                   .program = "fake",
-                                   .request_ns = REQUEST_NS };
+    fake->host =
+        (struct hf_host){ .ops = &ops, .program = "fake", .request_ns = REQUEST_NS };
     fake->store = store;
     fake->clock = clock;
     fake->thread = pthread_self();

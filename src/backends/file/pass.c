@@ -40,7 +40,8 @@ bool hf__queue_pass(void *session, struct hf_ticket *ticket, uint64_t token)
     enum ticket_mode mode = ticket_mode(ticket);
     hf_error why;
 
-    if ((mode != TICKET_QUICK && mode != TICKET_PLACE) || hf__guard_enter(me, &why) != 0)
+    if ((mode != TICKET_QUICK && mode != TICKET_PLACE) ||
+        hf__guard_enter(me, &why) != 0)
         return false;
     bool passed = mode == TICKET_QUICK ? quick_pass(me, ticket, token)
                                        : place_pass(me, ticket, token);

@@ -77,8 +77,7 @@ static bool quick_revoke(struct file_queue *me, struct region_block *record,
 {
     struct quick_hold hold;
 
-    if (!hf__quick_read(record, &hold) ||
-        (token && token != hold.token))
+    if (!hf__quick_read(record, &hold) || (token && token != hold.token))
         return false;
     record->record.revoked = hold.token;
     hf__peer_wake(me, hold.slot, 0);

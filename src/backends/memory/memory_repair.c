@@ -261,8 +261,8 @@ int hf__memory_adopt(struct memory_session *me, struct hf_request *request,
     struct memory_place *heir = hf__memory_place_of(ticket);
     struct memory_place *old = name ? holder_by_id(name, &request->other) : NULL;
 
-    if (old && (request->number < old->token ||
-                request->number - old->token >= old->span))
+    if (old &&
+        (request->number < old->token || request->number - old->token >= old->span))
         return hf__fail(why, HF_ENOENT, "the hold does not have that token");
     if (!old && (!heir || heir->state != MEMORY_HELD))
         return hf__fail(why, HF_ENOENT, "there is no such hold");

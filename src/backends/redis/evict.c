@@ -101,10 +101,10 @@ void evict_tell_reason(struct redis_session *me, struct hf_ticket *ticket,
     if (!program)
         return;
     const char *last = memchr(program + 1, '\x1f', (size_t)(end - program - 1));
-    int written = snprintf(text, sizeof(text), "evicted by %.*s pid %.*s %.*s",
-                           (int)(pid - details), details, (int)(program - pid - 1),
-                           pid + 1, (int)((last ? last : end) - program - 1),
-                           program + 1);
+    int written =
+        snprintf(text, sizeof(text), "evicted by %.*s pid %.*s %.*s",
+                 (int)(pid - details), details, (int)(program - pid - 1), pid + 1,
+                 (int)((last ? last : end) - program - 1), program + 1);
     for (int i = 0; i < written && text[i]; i++)
         if ((unsigned char)text[i] < ' ' || text[i] == '\x7f')
             text[i] = '?';

@@ -106,6 +106,16 @@ static int read_tls(const struct hf_url *url, struct hf_stream_settings *stream,
     return one_of(url, "tls_verify", "on", "off", &stream->tls_insecure, why);
 }
 
+/* A connection that has died is given up early enough for a request to be sent again
+ * over the next one before its own time is over. */
+static int64_t silence_ms(const struct redis_session *me)
+{
+    int64_t ms = me->host->request_ns / HF_NS_PER_MS * 2 / 3;
+    if (ms < 1)
+        return 1;
+    return ms < 600000 ? ms : 600000;
+}
+
 static int read_settings(struct redis_session *me, const struct hf_url *url,
                          struct link_settings *settings, hf_error *why)
 {
@@ -123,7 +133,7 @@ static int read_settings(struct redis_session *me, const struct hf_url *url,
     if (rc == 0)
         rc = hf__url_time(url, "connect_timeout", 1, 600000, 5000, &connect_ms, why);
     if (rc == 0)
-        rc = hf__url_time(url, "timeout", 1, 600000, 5000, &timeout_ms, why);
+        rc = hf__url_time(url, "timeout", 1, 600000, silence_ms(me), &timeout_ms, why);
     if (rc == 0)
         rc = hf__url_number(url, "protocol", 2, 3, 0, &protocol, why);
     if (rc != 0)

@@ -87,9 +87,9 @@ static int cell_was_set(struct redis_session *me, struct hf_request *request,
 /* ---- Repair ---------------------------------------------------------------------- */
 
 /* Whatever kind it is: all the keys a lock can have. */
-const enum key_name evict_keys[] = { KEY_NAME,     KEY_TOKEN,   KEY_INFO, KEY_QUEUE,
-                                     KEY_FAIR,     KEY_PATIENCE, KEY_CHANNEL, KEY_RW,
-                                     KEY_SC,       KEY_PERMITS, KEY_TIMEOUT, KEY_END };
+const enum key_name evict_keys[] = { KEY_NAME, KEY_TOKEN,    KEY_INFO,    KEY_QUEUE,
+                                     KEY_FAIR, KEY_PATIENCE, KEY_CHANNEL, KEY_RW,
+                                     KEY_SC,   KEY_PERMITS,  KEY_TIMEOUT, KEY_END };
 
 static int some_were_there(struct redis_session *me, struct hf_request *request,
                            const struct resp *nodes, int64_t sent_ns)
