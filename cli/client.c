@@ -186,8 +186,7 @@ static size_t put_options(const char *text, char *buffer, size_t size)
         for (size_t i = 0; i < length && used + 4 < size; i++)
             buffer[used++] = text[i];
         if (text[length - 1] == '=' && secret_option(text + 1, name)) {
-            memcpy(buffer + used, "***", 3);
-            used += 3;
+            used += (size_t)snprintf(buffer + used, size - used, "***");
             length += strcspn(text + length, "&");
         }
         text += length;
