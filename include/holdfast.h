@@ -314,8 +314,9 @@ HF_API int hf_lock(hf_client *client, const char *name, int64_t timeout_ms,
  * Gives the hold up and frees it, whatever the answer. NULL answers 0.
  *
  * Errors: HF_ELOST (the lock had already been lost: treat the work as unguarded),
- * HF_EUNCERTAIN (no answer within options.request_timeout_ms; goes on by itself), HF_ERELEASED (released before; nothing was
- * done), HF_ECLOSED, HF_EFORKED (the parent still holds).
+ * HF_EUNCERTAIN (no answer within options.request_timeout_ms; goes on by itself),
+ * HF_ERELEASED (released before; nothing was done), HF_ECLOSED, HF_EFORKED (the parent
+ * still holds).
  */
 HF_API int hf_release(hf_hold *hold, hf_error *why);
 

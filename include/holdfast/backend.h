@@ -228,9 +228,10 @@ struct hf_host_ops {
 };
 
 /* Given to open(). `program` names this client to others. `request_ns` is how long core
- * waits for an answer before it asks again or gives up: a store that waits for something
- * of its own should not give up much earlier. `close_by_ns` is set before close(): a
- * moment of now() until which it may wait for the store; at once if it has passed. */
+ * waits for an answer before it asks again or gives up: a store that waits for
+ * something of its own should not give up much earlier. `close_by_ns` is set before
+ * close(): a moment of now() until which it may wait for the store; at once if it has
+ * passed. */
 struct hf_host {
     const struct hf_host_ops *ops;
     const char *program;

@@ -166,8 +166,8 @@ static void free_pools(hf_client *client)
     client->free_holds_count = 0;
 }
 
-/* A forked child leaves `emptied` alone: destroying it would wait for the threads of the
- * parent that wait on it. */
+/* A forked child leaves `emptied` alone: destroying it would wait for the threads of
+ * the parent that wait on it. */
 static void client_free(hf_client *client)
 {
     free_pools(client);

@@ -2,8 +2,8 @@
 /*
  * Calls end at their deadline, whatever the store does.
  *
- * The fault shim swallows the answers to withdrawals, so no call hears that its place in
- * the queue is given up. Requests have a timeout that no test would wait for: a call
+ * The fault shim swallows the answers to withdrawals, so no call hears that its place
+ * in the queue is given up. Requests have a timeout that no test would wait for: a call
  * that waits for the store shows by that.
  */
 #include <time.h>

@@ -405,10 +405,15 @@ static void evict_one(struct hf_ticket mine)
     fake_interest(&a, &mine);
     queues(&b, &next);
     ck_assert_int_eq(asks(&b, HF_EVICT, "x", token - 1), HF_ENOENT);
-    ck_assert_int_eq(asks(&b, HF_EVICT, "x", token + 10), HF_ENOENT);
+    ck_assert_int_eq(asks(&b, HF_EVICT, "x", token + 1), HF_ENOENT);
     ck_assert_int_eq(asks(&b, HF_EVICT, "y", token), HF_ENOENT);
     ck_assert(fake_quiet(&a));
-    ck_assert_int_eq(asks(&b, HF_EVICT, "x", token + 9), 0);
+    ck_assert(a.store->pass(a.session, &mine, token + 4));
+    ck_assert_int_eq(fake_renew(&a, &mine, HF_CHECK), HF_STILL_HELD);
+    ck_assert_int_eq(asks(&b, HF_EVICT, "x", token), HF_ENOENT);
+    ck_assert(fake_quiet(&a));
+    ck_assert_int_eq(asks(&b, HF_EVICT, "x", token + 4), 0);
+    ck_assert(!a.store->pass(a.session, &mine, token + 5));
     fake_expect_event(&a, &mine, HF_EVENT_LOST);
     ck_assert_uint_gt(fake_expect_grant(&b, &next), token + 9);
     ck_assert_int_eq(fake_renew(&a, &mine, HF_CHECK), HF_RENEWAL_LOST);

@@ -20,11 +20,14 @@ START_TEST(eviction_takes_exactly_that_token)
     token = grant(a, &held);
     fake_interest(a, &held);
     queue(b, &waits);
-    ck_assert_int_eq(ask(c, HF_EVICT, "n", token + 8), HF_ENOENT);
+    ck_assert_int_eq(ask(c, HF_EVICT, "n", token + 1), HF_ENOENT);
     ck_assert_int_eq(ask(c, HF_EVICT, "n", token - 1), HF_ENOENT);
     ck_assert_int_eq(ask(c, HF_EVICT, "free", token), HF_ENOENT);
     ck_assert(fake_quiet(a));
-    ck_assert_int_eq(ask(c, HF_EVICT, "n", token + 7), 0);
+    ck_assert(a->store->pass(a->session, &held, token + 3));
+    ck_assert_int_eq(ask(c, HF_EVICT, "n", token), HF_ENOENT);
+    ck_assert(fake_quiet(a));
+    ck_assert_int_eq(ask(c, HF_EVICT, "n", token + 3), 0);
     fake_expect_event(a, &held, HF_EVENT_LOST);
     next = fake_expect_grant(b, &waits);
     ck_assert_int_eq(fake_renew(a, &held, HF_CHECK), HF_RENEWAL_LOST);
@@ -81,10 +84,11 @@ START_TEST(revocation_asks_and_takes_nothing)
 END_TEST
 
 static int adopt(struct fake_host *host, struct hf_ticket *heir, struct hf_id id,
-                 struct hf_grant *ret_grant)
+                 uint64_t token, struct hf_grant *ret_grant)
 {
     struct hf_request request = fake_request(HF_ADOPT, heir->name);
     request.other = id;
+    request.number = token;
     request.ticket = heir;
     int rc = fake_ask(host, &request, NULL);
     *ret_grant = request.grant;
@@ -98,21 +102,21 @@ START_TEST(adoption_moves_a_hold)
     struct hf_ticket late = leased("n", HF_MUTEX, 20 * SECOND);
     struct hf_ticket waits = fake_ticket("n", HF_MUTEX);
     struct hf_grant moved;
-    uint64_t token;
+    uint64_t token = 1;
 
     space_open();
-    ck_assert_int_eq(adopt(b, &heir, old.id, &moved), HF_ENOENT);
+    ck_assert_int_eq(adopt(b, &heir, old.id, token, &moved), HF_ENOENT);
     token = grant(a, &old);
     fake_interest(a, &old);
     queue(c, &waits);
     false_clock.now_ns += SECOND;
-    ck_assert_int_eq(adopt(b, &heir, old.id, &moved), 0);
+    ck_assert_int_eq(adopt(b, &heir, old.id, token, &moved), 0);
     ck_assert_uint_eq(moved.token, token);
     ck_assert_int_eq(moved.ttl_ns, 20 * SECOND);
     ck_assert_int_eq(moved.since_ns, false_clock.now_ns);
-    ck_assert_int_eq(adopt(b, &heir, old.id, &moved), 0);
+    ck_assert_int_eq(adopt(b, &heir, old.id, token, &moved), 0);
     ck_assert_uint_eq(moved.token, token);
-    ck_assert_int_eq(adopt(c, &late, old.id, &moved), HF_ENOENT);
+    ck_assert_int_eq(adopt(c, &late, old.id, token, &moved), HF_ENOENT);
     fake_expect_event(a, &old, HF_EVENT_LOST);
     ck_assert_int_eq(fake_withdraw(a, &old), HF_GONE);
     false_clock.now_ns += 19 * SECOND;
@@ -137,7 +141,7 @@ START_TEST(a_detached_hold_is_found_by_its_id)
     token = grant(a, &old);
     fake_forget(a, &old);
     fake_close(a);
-    ck_assert_int_eq(adopt(b, &heir, old.id, &moved), 0);
+    ck_assert_int_eq(adopt(b, &heir, old.id, token, &moved), 0);
     ck_assert_uint_eq(moved.token, token);
     ck_assert_int_eq(ask(b, HF_INSPECT, "n", 0), 0);
     ck_assert_str_eq(b->entries[0].note, "kept");

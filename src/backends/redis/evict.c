@@ -3,10 +3,10 @@
  * Eviction by exactly one token.
  *
  * A client hands a mutex on among its own callers without asking the server, under the
- * next number of its grant. The server then knows the block of numbers, but not which of
- * them holds now; the client does. So the script asks it, and the client answers: it
- * gives the lock up if that token holds it now, or it tells the server the number that
- * does. The one who evicts asks again until the record says which it was.
+ * next number of its grant. The server then knows the block of numbers, but not which
+ * of them holds now; the client does. So the script asks that client. It gives the lock
+ * up if the token is the one that holds it now, or it tells the server the number that
+ * does. The client that evicts asks again until the record says which it was.
  *
  * A hold of a single number is taken away in the first step, and so is one whose client
  * is not connected and whose number is the one that the server knows.
