@@ -238,7 +238,7 @@ int hf__hold_fail_lost(const struct hf_hold *hold, hf_error *why)
             continue;
         if (claim->state == CLAIM_HELD)
             hf__lease_end_words(claim, words, sizeof(words));
-        return hf__fail(why, HF_ELOST, "the lock was lost: %s",
+        return hf__fail(why, HF_ELOST, "%s",
                         claim->state == CLAIM_HELD ? words
                         : claim->lost_why          ? claim->lost_why
                                                    : "it is not known why");

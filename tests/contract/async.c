@@ -128,7 +128,7 @@ static void op_free_races_grant(struct env *e)
         hf_op_free(op);
     }
     EVENTUALLY(seen(e, a, HF_HOLDER) == 0);
-    check_free(e);
+    let_go(held(e, a, .rival = true, .timeout = HF_FOREVER)); /* places go by and by */
 }
 
 /* ---- Inside a callback ----------------------------------------------------------- */

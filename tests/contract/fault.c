@@ -73,7 +73,7 @@ static void lost_try(struct env *e)
     fault_lose(HF_FAULT_ATTEMPT, 1, 1);
     int rc = take(e, client, &hold);
     fault_none();
-    CHECK(rc == 0 || rc == HF_EUNCERTAIN);
+    CHECK(rc == 0 || rc == HF_EUNREACHABLE || rc == HF_EUNCERTAIN);
     if (rc == 0)
         let_go(hold);
     EVENTUALLY(seen(e, watcher, HF_HOLDER) == 0);

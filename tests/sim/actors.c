@@ -160,7 +160,7 @@ static void check_end(const struct actor *actor, int rc)
     if (actor->timeout_ns == NEVER || client->dead || rc == HF_ECLOSED)
         return;
     int64_t took = sim_now - actor->began - (client->stalled - actor->stalled_before);
-    int64_t most = (actor->once ? 3 * request : actor->timeout_ns) + 3 * request;
+    int64_t most = (actor->once ? request : actor->timeout_ns) + request;
     if (took > most + most / 50 + SLACK_NS)
         violation("an acquire of client %d took %lld ms of %lld", actor->client,
                   (long long)(took / MS), (long long)(most / MS));

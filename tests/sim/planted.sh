@@ -7,7 +7,7 @@
 # is quick; from 1 on they take up to two thousand seeds.
 sim=$1
 mutants="double-grant:1-100 token:1-100 arrival:1-100 keep-ticket:1-100 no-push:1-100
-core-arrival:1-100 core-no-word:1000-1100 core-deaf:1980-2080 late-renewal:530-630"
+core-arrival:1-100 core-no-word:250-350 core-deaf:1900-2000 late-renewal:900-1000"
 
 number=0
 bad=0

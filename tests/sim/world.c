@@ -175,6 +175,7 @@ void client_open(struct client *client)
     options.driver = HF_DRIVER_USER;
     options.handoff = set.handoff;
     options.request_timeout_ms = set.request_ms;
+    options.confirm_timeout_ms = set.request_ms;
     if (set.store == SIM_LEASE)
         snprintf(url, sizeof(url), "lease:%d", client->index);
     else

@@ -8,8 +8,9 @@
  * up if the token is the one that holds it now, or it tells the server the number that
  * does. The client that evicts asks again until the record says which it was.
  *
- * A hold of a single number is taken away in the first step, and so is one whose client
- * is not connected and whose number is the one that the server knows.
+ * A hold of a single number is taken away in the first step. So is one whose client is
+ * not connected, or does not answer for half a second, if the number is the one that the
+ * client told last: at the grant, and with each renewal since.
  */
 #include "session.h"
 
@@ -20,6 +21,9 @@
 #include <string.h>
 
 #define ASK_AGAIN_NS (20 * HF_NS_PER_MS)
+
+/* The part of a request's time in which the holder's client has to answer. */
+#define ANSWER_PART 10
 
 /* request->store[]: [0], [1] a link of me->evictions, [2] when it was asked first. */
 static struct hf_link *link_of(struct hf_request *request)
@@ -49,6 +53,14 @@ void evict_start(struct redis_session *me)
     hf__list_init(&me->evictions);
     me->evict_timer.callback = ask_again;
     me->evict_timer.arg = me;
+}
+
+/* The holder's client has had its time to answer: it hangs, or is cut off. */
+bool evict_is_overdue(const struct redis_session *me, const struct hf_request *request)
+{
+    int64_t asked = (int64_t)request->store[2];
+    return asked &&
+           me->host->ops->now(me->host) - asked > me->host->request_ns / ANSWER_PART;
 }
 
 /* The holder's client was asked. 0 if its answer is waited for. */

@@ -203,7 +203,7 @@ static void add_arguments(struct args *args, const struct redis_session *me,
         args_number(args, (int64_t)request->number);
         if (request->verb == HF_EVICT) {
             args_letter(args, me->layout == LAYOUT_SIMPLE ? 's' : 'r');
-            args_letter(args, 'n');
+            args_letter(args, evict_is_overdue(me, request) ? 'f' : 'n');
         }
         args_id(args, &request->id);
         if (request->verb == HF_EVICT)

@@ -117,6 +117,7 @@ void redis_subscribed(void *session, const char *channel, size_t channel_len);
 extern const enum key_name evict_keys[];
 void evict_start(struct redis_session *me);
 int evict_wait(struct redis_session *me, struct hf_request *request, hf_error *why);
+bool evict_is_overdue(const struct redis_session *me, const struct hf_request *request);
 void evict_forget(struct redis_session *me, const void *request);
 void evict_done(struct redis_session *me);
 struct evict_wish {

@@ -7,7 +7,8 @@
 --       read-write lock and semaphore, zsets of permits and of expiring permits, the
 --       answer under this id
 -- ARGV  token, layout (s: simple, else Redisson's), y if the holder's client says that
---       the token holds it now, id of the request, details of the client that evicts
+--       the token holds it now, f if it was asked and says nothing, id of the request,
+--       details of the client that evicts
 -- reply 1, or 0 if nobody holds with that token; 2: the client of the holder was asked
 --       which of its tokens holds, ask again
 --
@@ -39,7 +40,7 @@ local drop = {
 -- A mutex that its client may have handed on since: true if that client is there to be
 -- asked, or if the number is not the one that is known here.
 local function must_ask(owner, r)
-    if sure or r.span == '1' then
+    if sure or r.span == '1' or ARGV[3] == 'f' and r.token == ARGV[1] then
         return false
     end
     local line = ' ' .. ARGV[1] .. ' ' .. r.token .. ' ' .. id .. ' ' .. who
