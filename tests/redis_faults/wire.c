@@ -294,10 +294,44 @@ static void garbled(void)
         nonsense_run(&nonsenses[i]);
 }
 
+/* The lock goes while the client is cut off. The first withdrawals are not sent, so the
+ * one that finds nothing is too late. */
+static void *release_run(void *hold)
+{
+    return (void *)(intptr_t)hf_release(hold, NULL);
+}
+
+static void late_release(void)
+{
+    char url[256];
+    uint32_t count;
+    pthread_t thread;
+    void *rc;
+    hf_client *client = NULL;
+    hf_options options = HF_OPTIONS_INIT;
+    world_start(NULL);
+    hf_close(opened_through("")); /* the proxy runs */
+    url_through(url, sizeof url, "");
+    options.request_timeout_ms = 60000;
+    CHECK_RC(hf_open(url, &options, &client, NULL), 0);
+    hf_hold *hold = locked(client, "late", 600000);
+    proxy_mode(world.proxy, PROXY_REFUSE, 0);
+    EVENTUALLY(hf_latch_count(client, "none", &count, NULL) == HF_EUNREACHABLE)
+    raw_say(world.raw, "DEL late");
+    CHECK_EQ(pthread_create(&thread, NULL, release_run, hold), 0);
+    EVENTUALLY(hf_hold_state(hold) == HF_LOST) /* the release has begun */
+    proxy_mode(world.proxy, PROXY_PASS, 0);
+    CHECK_EQ(pthread_join(thread, &rc), 0);
+    CHECK_RC((int)(intptr_t)rc, HF_ELOST);
+    hf_close(client);
+    report("release after the lock went while cut off", 0, "HF_ELOST");
+}
+
 const struct fault_case wire_cases[] = {
     { "grant-swallowed", grant_swallowed },
     { "try-swallowed", try_swallowed },
     { "release-swallowed", release_swallowed },
+    { "late-release", late_release },
     { "grant-cut", grant_cut },
     { "release-cut", release_cut },
     { "trickled", trickled },

@@ -96,7 +96,7 @@ static void frozen_answers(void)
     answer = fake_try(&a, &later);
     ck_assert_int_eq(answer.what, FAKE_QUEUED);
     ck_assert_int_eq(answer.retry_ns, 10000000);
-    ck_assert_int_eq(fake_withdraw(&a, &slow), HF_WITHDRAWAL_UNKNOWN);
+    ck_assert_int_eq(fake_withdraw(&a, &slow), HF_WITHDRAWAL_UNSENT);
     ck_assert_int_eq(fake_renew(&a, &slow, HF_RENEW), HF_RENEWAL_UNKNOWN);
     ck_assert_int_eq(fake_ask(&a, &latch, &why), HF_EUNREACHABLE);
     ck_assert_int_eq(fake_withdraw(&a, &quick), HF_WITHDRAWN); /* needs no guard */

@@ -349,7 +349,7 @@ static enum hf_withdrawal withdraw_slow(struct file_queue *me, struct hf_ticket 
     if (mode == TICKET_NONE || mode == TICKET_OPEN)
         return mode == TICKET_OPEN ? HF_WITHDRAWN : HF_GONE;
     if (hf__guard_enter(me, &why) != 0)
-        return HF_WITHDRAWAL_UNKNOWN;
+        return HF_WITHDRAWAL_UNSENT;
     was_there = mode == TICKET_QUICK ? quick_end(me, ticket) : place_end(me, ticket);
     hf__guard_leave(me);
     return was_there ? HF_WITHDRAWN : HF_GONE;
@@ -362,7 +362,7 @@ void hf__queue_withdraw(void *session, struct hf_ticket *ticket)
 
     if (ticket_mode(ticket) != TICKET_QUICK || !quick_drop(me, ticket))
         answer = withdraw_slow(me, ticket);
-    if (answer != HF_WITHDRAWAL_UNKNOWN) {
+    if (answer != HF_WITHDRAWAL_UNSENT) {
         me->held -= ticket_mode(ticket) == TICKET_QUICK;
         hf__stake_free(ticket_stake(ticket));
         ticket_set(ticket, TICKET_NONE, 0, 0, 0);

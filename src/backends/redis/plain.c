@@ -56,7 +56,9 @@ static void tell_failed(struct redis_session *me, struct job *job, const hf_erro
         me->host->ops->failed(me->host, job->ticket, why);
         break;
     case JOB_LEAVE:
-        me->host->ops->withdrawn(me->host, job->ticket, HF_WITHDRAWAL_UNKNOWN);
+        me->host->ops->withdrawn(me->host, job->ticket,
+                                 why->code == HF_EUNREACHABLE ? HF_WITHDRAWAL_UNSENT
+                                                              : HF_WITHDRAWAL_UNKNOWN);
         break;
     default:
         me->host->ops->renewed(me->host, job->ticket, HF_RENEWAL_UNKNOWN, &lease);

@@ -363,12 +363,13 @@ static void leave_reply(void *session, void *subject, uint64_t word,
     int64_t number;
     ticket->store[0] -= ONE_CALL;
     int rc = reply_error(nodes, gone, &why);
-    enum hf_withdrawal answer = HF_WITHDRAWAL_UNKNOWN;
+    enum hf_withdrawal answer =
+        rc == HF_EUNREACHABLE ? HF_WITHDRAWAL_UNSENT : HF_WITHDRAWAL_UNKNOWN;
     if (rc == 0 && resp_number(&nodes[0], &number))
         answer = number ? HF_WITHDRAWN : HF_GONE;
     else if (rc == HF_EMISMATCH)
         answer = HF_GONE; /* the name is somebody else's now */
-    if (answer != HF_WITHDRAWAL_UNKNOWN)
+    if (answer == HF_WITHDRAWN || answer == HF_GONE)
         slot_give(me, ticket);
     me->host->ops->withdrawn(me->host, ticket, answer);
 }
