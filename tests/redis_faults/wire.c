@@ -6,6 +6,7 @@
  */
 #include "cases.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -316,10 +317,10 @@ static void late_release(void)
     CHECK_RC(hf_open(url, &options, &client, NULL), 0);
     hf_hold *hold = locked(client, "late", 600000);
     proxy_mode(world.proxy, PROXY_REFUSE, 0);
-    EVENTUALLY(hf_latch_count(client, "none", &count, NULL) == HF_EUNREACHABLE)
+    EVENTUALLY(hf_latch_count(client, "none", &count, NULL) == HF_EUNREACHABLE);
     raw_say(world.raw, "DEL late");
     CHECK_EQ(pthread_create(&thread, NULL, release_run, hold), 0);
-    EVENTUALLY(hf_hold_state(hold) == HF_LOST) /* the release has begun */
+    EVENTUALLY(hf_hold_state(hold) == HF_LOST); /* the release has begun */
     proxy_mode(world.proxy, PROXY_PASS, 0);
     CHECK_EQ(pthread_join(thread, &rc), 0);
     CHECK_RC((int)(intptr_t)rc, HF_ELOST);
