@@ -273,7 +273,8 @@ static int crowd_idle(struct crowd *crowd, struct crowd_case *what, bool quick,
     ret_figures->v[IDLE_CPU] = (double)(cpu_ns() - cpu) / 1000;
     if (zookeeper_packets(what->server, &after))
         return -1;
-    what->idle_packets = (double)packets_between(before, after);
+    int64_t packets = packets_between(before, after); /* without the question itself */
+    what->idle_packets = packets > 0 ? (double)packets : 0;
     return 0;
 }
 

@@ -58,7 +58,7 @@ static void act(struct claim *claim)
         hf__claim_left(claim);
     else if (front)
         hf__acquire_advance(HF_CONTAINER(front, struct hf_op, link));
-    else if (!claim->holders &&
+    else if (!claim->holders && !claim->client->closing &&
              (claim->state == CLAIM_HELD || claim->state == CLAIM_LOST))
         hf__claim_give_up(claim); /* granted to nobody: everyone has gone */
 }
@@ -383,9 +383,11 @@ int hf__need_thread(hf_client *client, hf_error *why)
     return 0;
 }
 
+/* While the client is closed its thread is on its way out, and no other one may begin. */
 int hf__need_timers(hf_client *client, hf_error *why)
 {
-    if (client->thread_running || (client->user_driver && client->outer_fd >= 0))
+    if (client->closing || client->thread_running ||
+        (client->user_driver && client->outer_fd >= 0))
         return 0;
     int rc = open_outer(client, why);
     if (rc == 0 && !client->user_driver)

@@ -255,6 +255,33 @@ static void unheard_adoption_leaves_nothing(struct env *e)
     CHECK_RC(hf_release(hold, NULL), HF_ELOST);
 }
 
+/* A client is closed while another one takes its hold over. */
+static void *close_run(void *client)
+{
+    hf_close(client);
+    return NULL;
+}
+
+static void close_beside_adoption(struct env *e)
+{
+    hf_acquire_options options = adopt_options(0);
+    hf_client *b = client_open(e);
+    for (int i = 0; i < 20; i++) {
+        char id[HF_ID_MAX];
+        pthread_t thread;
+        hf_client *a = NULL;
+        hf_hold *adopted = NULL;
+        CHECK_RC(hf_open(e->url, NULL, &a, NULL), 0);
+        hf_hold *hold = held(e, a, .ttl = TTL, .flags = HF_DETACHED);
+        CHECK_RC(hf_hold_id(hold, 0, id, sizeof id, NULL), 0);
+        CHECK_EQ(pthread_create(&thread, NULL, close_run, a), 0);
+        CHECK_RC(hf_adopt(b, id, &options, &adopted, NULL), 0);
+        CHECK_EQ(pthread_join(thread, NULL), 0);
+        CHECK_RC(hf_release(hold, NULL), HF_ECLOSED);
+        let_go(adopted);
+    }
+}
+
 /* ---- Between processes ----------------------------------------------------------- */
 
 static void adopt_in_another_process(struct env *e)
@@ -328,6 +355,7 @@ const struct scenario scenarios_adopt[] = {
     { "damaged-id-is-refused", SINGLES, DETACH, 0, damaged_id_is_refused },
     { "unheard-adoption-leaves-nothing", SINGLES, DETACH | NEED_FAULT, 0,
       unheard_adoption_leaves_nothing },
+    { "close-beside-adoption", SINGLES, DETACH, 0, close_beside_adoption },
     { "adopt-in-another-process", SINGLES, PROCESS, 0, adopt_in_another_process },
     { "detached-outlives-process", LOCKS, PROCESS, CLOCK, detached_outlives_process },
     { "adopt-from-the-dead", SINGLES, PROCESS, 0, adopt_from_the_dead },

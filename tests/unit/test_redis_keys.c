@@ -11,7 +11,7 @@
 
 #include "../../src/backends/redis/keys.h"
 
-enum { PIECES = 12, DEPTH = 5, DONE = KEY_END, READER, KINDS_OF_KEYS };
+enum { PIECES = 12, DEPTH = 4, DONE = KEY_END, READER, KINDS_OF_KEYS };
 
 static const char *const pieces[PIECES] = {
     "x",
