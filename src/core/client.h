@@ -134,8 +134,8 @@ struct hold_watch {
 };
 
 struct hf_hold {
-    struct handle handle; /* first */
-    struct hf_client *client;
+    struct handle handle;               /* first */
+    _Atomic(struct hf_client *) client; /* a stale handle may lead here: see peek */
     uint64_t client_tag; /* the client's generation, to know it is still the same */
     _Atomic int64_t valid_until;
     _Atomic int64_t doubt_at;

@@ -34,7 +34,7 @@ struct hf_hold *hf__hold_new(hf_client *client, uint32_t count)
     struct hf_hold *hold = hold_alloc(client);
     if (!hold)
         return NULL;
-    hold->client = client;
+    atomic_store_explicit(&hold->client, client, memory_order_relaxed);
     hold->client_tag = client->handle.generation;
     atomic_store_explicit(&hold->count, count, memory_order_relaxed);
     hold->parts = &hold->one;
@@ -78,9 +78,10 @@ void hf__hold_free(struct hf_hold *hold)
  * lock outlives the client; a forked child, which is alone, may find it taken. */
 void hf__hold_discard(struct hf_hold *hold, uint32_t tag)
 {
-    bool alone = hf__forked(hold->client->fork_mark);
+    hf_client *client = hold->client;
+    bool alone = hf__forked(client->fork_mark);
     if (!alone)
-        pthread_mutex_lock(&hold->client->lock);
+        pthread_mutex_lock(&client->lock);
     bool live = hf__handle_live(&hold->handle, tag);
     if (live) {
         hf__handle_close(&hold->handle);
@@ -89,7 +90,7 @@ void hf__hold_discard(struct hf_hold *hold, uint32_t tag)
             hf__free(hold->parts);
     }
     if (!alone)
-        pthread_mutex_unlock(&hold->client->lock);
+        pthread_mutex_unlock(&client->lock);
     if (live)
         hf__handle_shelve(hold);
 }
