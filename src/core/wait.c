@@ -383,7 +383,7 @@ int hf__need_thread(hf_client *client, hf_error *why)
     return 0;
 }
 
-/* While the client is closed its thread is on its way out, and no other one may begin. */
+/* While the client is being closed its thread ends, and no other one may begin. */
 int hf__need_timers(hf_client *client, hf_error *why)
 {
     if (client->closing || client->thread_running ||

@@ -9,8 +9,8 @@
  * does. The client that evicts asks again until the record says which it was.
  *
  * A hold of a single number is taken away in the first step. So is one whose client is
- * not connected, or does not answer for half a second, if the number is the one that the
- * client told last: at the grant, and with each renewal since.
+ * not connected, or does not answer for half a second, if the number is the one that
+ * the client told last: at the grant, and with each renewal since.
  */
 #include "session.h"
 
