@@ -139,6 +139,7 @@ static void eviction_means_that_token(struct env *e)
     CHECK(hf_hold_token(next, 0) > old.token);
     CHECK_RC(hf_hold_watch(next, told_event, &told, NULL), 0);
     CHECK_RC(hf_evict(b, old.name, old.token, NULL), HF_ENOENT);
+    CHECK_RC(hf_evict(b, old.name, hf_hold_token(next, 0) + 1, NULL), HF_ENOENT);
     CHECK_RC(hf_hold_verify(next, NULL), 0);
     CHECK_EQ(hf_hold_state(next), HF_HELD);
     EVENTUALLY(holder_find(e, b).token == hf_hold_token(next, 0));

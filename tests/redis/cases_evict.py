@@ -23,6 +23,9 @@ def case_evict_mutex(w):
         assert w.evict(token + 9, request=seven) == 2  # its client knows whether it is that one
         line = f"e 1 {owner(1)} {token + 9} {token} " + "%032x" % seven
         assert w.heard() == [("holdfast:1", line + WHO)]
+        assert w.evict(token + 9, sure="x", request=7777) == 0
+        assert w.evict(token + 9, request=7777) == 0 and w.heard() == []
+        w.redis("DEL", w.done(7777))
         w.run("renew", [w.name, w.info, w.name], kind, owner(1), 0, token + 3)
         assert w.evict(token + 2) == 0 and w.evict(token + 3) == 2
         w.heard()

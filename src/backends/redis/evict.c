@@ -123,20 +123,18 @@ void evict_tell_reason(struct redis_session *me, struct hf_ticket *ticket,
     me->host->ops->reason(me->host, ticket, text);
 }
 
-/* The hold is lost to our callers first, so that none of them hands it on. */
-static void give_way(struct redis_session *me, struct hf_ticket *ticket,
-                     const struct evict_wish *wish)
+/* y: that token holds the lock now. x: another one does. */
+static void answer(struct redis_session *me, const struct hf_ticket *ticket,
+                   const struct evict_wish *wish, char word)
 {
     struct keys keys;
     struct args args;
-    evict_tell_reason(me, ticket, wish->details, wish->len);
-    me->host->ops->event(me->host, ticket, HF_EVENT_LOST);
     keys_fill(&keys, evict_keys, ticket->name, ticket->name_len);
     keys_add_done(&keys, ticket->name, ticket->name_len, &wish->id);
     args_init(&args);
     args_number(&args, (int64_t)wish->token);
     args_letter(&args, me->layout == LAYOUT_SIMPLE ? 's' : 'r');
-    args_letter(&args, 'y');
+    args_letter(&args, word);
     args_id(&args, &wish->id);
     args_text(&args, wish->details, wish->len);
     link_eval(me->link, &script_evict, keys.key, keys.count, args.arg, args.count, NULL,
@@ -147,8 +145,13 @@ void evict_asked(struct redis_session *me, struct hf_ticket *ticket,
                  const struct evict_wish *wish)
 {
     uint64_t now = ticket->store[3] ? ticket->store[3] : wish->first;
-    if (wish->token == now)
-        give_way(me, ticket, wish);
-    else
+    if (wish->token != now) {
         redis_renew(me, &ticket, 1, HF_CHECK); /* which brings the right one */
+        answer(me, ticket, wish, 'x');
+        return;
+    }
+    /* Lost to our callers first, so that none of them hands it on. */
+    evict_tell_reason(me, ticket, wish->details, wish->len);
+    me->host->ops->event(me->host, ticket, HF_EVENT_LOST);
+    answer(me, ticket, wish, 'y');
 }

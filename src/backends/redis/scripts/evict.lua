@@ -7,8 +7,8 @@
 --       read-write lock and semaphore, zsets of permits and of expiring permits, the
 --       answer under this id
 -- ARGV  token, layout (s: simple, else Redisson's), y if the holder's client says that
---       the token holds it now, f if it was asked and says nothing, id of the request,
---       details of the client that evicts
+--       the token holds it now, x if it says that another does, f if it was asked and
+--       says nothing, id of the request, details of the client that evicts
 -- reply 1, or 0 if nobody holds with that token; 2: the client of the holder was asked
 --       which of its tokens holds, ask again
 --
@@ -53,8 +53,12 @@ local function is_held(owner, r)
         or redis.pcall('GET', K.name) == owner
 end
 
-if call('EXISTS', done) == 1 then
-    return 1
+local answer = call('GET', done)
+if answer then
+    return tonumber(answer)
+elseif ARGV[3] == 'x' then
+    call('SET', done, 0, 'PX', 60000)
+    return 0
 end
 local fields = call('HGETALL', K.info)
 for i = 1, #fields, 2 do
