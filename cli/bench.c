@@ -54,16 +54,16 @@ static int pairs_until(hf_client *client, const char *name, int64_t end,
                        uint64_t *ret_pairs, hf_error *why)
 {
     uint64_t pairs = 0;
-    int rc = 0;
+    int rc;
 
-    while (rc == 0 && now_ns() < end) {
+    do {
         hf_hold *hold = NULL;
 
         rc = hf_lock(client, name, PATIENCE_MS, &hold, why);
         if (rc == 0)
             rc = hf_release(hold, why);
         pairs++;
-    }
+    } while (rc == 0 && now_ns() < end);
     *ret_pairs = pairs;
     return rc;
 }

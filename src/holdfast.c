@@ -264,14 +264,14 @@ uint64_t hf_hold_token(const hf_hold *handle, size_t index)
 
 enum hf_state hf_hold_state(const hf_hold *handle)
 {
-    const struct hf_hold *hold = hf__hold_peek(handle);
+    struct hf_hold *hold = hf__hold_peek(handle);
     int64_t left;
     return hold ? hf__hold_state(hold, &left) : HF_LOST;
 }
 
 int64_t hf_hold_left_ms(const hf_hold *handle)
 {
-    const struct hf_hold *hold = hf__hold_peek(handle);
+    struct hf_hold *hold = hf__hold_peek(handle);
     int64_t left = 0;
     if (hold)
         hf__hold_state(hold, &left);

@@ -83,6 +83,8 @@ static void acquire_done(struct hf_op *op)
         struct claim *claim = op->claims[i];
         claim->reentrant = op->reentrant >> i & 1;
         hf__hold_take(op->hold, op->order[i], claim);
+        if (!(claim->ticket.flags & HF_TICKET_DETACHED))
+            op->hold->detached = false; /* entered again: as it was taken first */
         if (hf__list_first(&claim->ops))
             hf__claim_interest(claim);
     }
@@ -90,6 +92,12 @@ static void acquire_done(struct hf_op *op)
     for (uint32_t i = 0; i < op->count; i++)
         hf__renew_schedule(op->claims[i]);
     hf__op_finish(op, 0);
+}
+
+/* Extended, or asked for by another waiter, who has given up since. */
+static bool is_of_another_length(const struct hf_op *op, const struct claim *claim)
+{
+    return claim->combine && !claim->holders && op->ttl_ns != claim->ttl_ns;
 }
 
 /* Looks at the claim the op waits for and goes as far as it can. */
@@ -110,12 +118,14 @@ void hf__acquire_advance(struct hf_op *op)
                 claim->impatient |= came;
                 return;
             }
-            if (claim->offered && !hf__claim_take_offer(claim)) {
+            if (is_of_another_length(op, claim)) {
                 if (!hf__linked(&op->link)) /* those who wait on it ask anew */
                     hf__list_push_back(&claim->ops, &op->link);
                 hf__claim_give_up(claim);
                 return;
             }
+            if (claim->offered)
+                hf__claim_take_offer(claim);
             hf__list_remove(&op->link);
             if (op->kind == OP_LATCH) {
                 hf__claim_free(claim);

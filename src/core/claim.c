@@ -94,8 +94,8 @@ void hf__claim_granted(struct claim *claim, const struct hf_grant *grant)
     claim->unreachable = claim->interested = false;
     claim->valid_until = HF_NEVER;
     if (grant->ttl_ns) {
-        struct hf_lease lease = hf__lease_in_bounds(
-            grant->since_ns ? grant->since_ns : claim->asked_at, grant->ttl_ns);
+        int64_t since = grant->since_ns ? grant->since_ns : claim->asked_at;
+        struct hf_lease lease = hf__lease_in_bounds(claim, since, grant->ttl_ns);
         if (hf__take_piece(claim, lease.ttl_ns, claim->ticket.ttl_ns))
             take_less(claim);
         claim->asked_at = lease.since_ns;
@@ -202,6 +202,7 @@ static void claim_restart(struct claim *claim)
 {
     struct hf_op *front = HF_CONTAINER(hf__list_first(&claim->ops), struct hf_op, link);
     claim->state = CLAIM_NEW;
+    claim->ttl_ns = front->ttl_ns;
     claim->repeats = 0;
     claim->impatient = claim->unsent = claim->doubted = false;
     claim->ticket.flags |= HF_TICKET_YIELD; /* this client has had its turns */
@@ -236,17 +237,33 @@ void hf__claim_left(struct claim *claim)
 static bool may_hand_off(const struct claim *claim)
 {
     const hf_client *client = claim->client;
-    if (!hf__list_first(&claim->ops) || claim->pinned || claim->state != CLAIM_HELD ||
-        !claim->tokens_left || claim->handoffs >= client->handoff || client->closing)
+    struct hf_link *front = hf__list_first(&claim->ops);
+    if (!front || claim->pinned || claim->state != CLAIM_HELD || !claim->tokens_left ||
+        claim->handoffs >= client->handoff || client->closing)
         return false;
+    if (HF_CONTAINER(front, struct hf_op, link)->ttl_ns != claim->ttl_ns)
+        return false; /* the holder has extended its lease to another length */
     return claim->valid_until == HF_NEVER ||
            claim->valid_until - hf__now() > claim->piece_ns / 3;
+}
+
+/* The store knows the hold by its next number before another caller has it. It also
+ * says whether the one who lets go still had it: if not, that one must be told. */
+static bool claim_pass(struct claim *claim)
+{
+    hf_client *client = claim->client;
+    if (!client->store->pass(client->session, &claim->ticket, claim->token + 1))
+        return false;
+    claim->token++;
+    claim->tokens_left--;
+    claim->handoffs++;
+    return true;
 }
 
 /* To the next of this client, if there is one and it may be. */
 bool hf__claim_hand_off(struct claim *claim)
 {
-    if (!may_hand_off(claim))
+    if (!may_hand_off(claim) || !claim_pass(claim))
         return false;
     struct hf_op *front = HF_CONTAINER(hf__list_first(&claim->ops), struct hf_op, link);
     claim->offered = true;
@@ -260,17 +277,9 @@ bool hf__claim_hand_off(struct claim *claim)
     return true;
 }
 
-/* The store knows the hold by its next number before anybody has it under that. */
-bool hf__claim_take_offer(struct claim *claim)
+void hf__claim_take_offer(struct claim *claim)
 {
-    hf_client *client = claim->client;
     claim->offered = false;
-    if (!client->store->pass(client->session, &claim->ticket, claim->token + 1))
-        return false;
-    claim->token++;
-    claim->tokens_left--;
-    claim->handoffs++;
-    return true;
 }
 
 /* Takes it out of the store, for nobody in particular. */
@@ -342,7 +351,7 @@ static void move_waiters(struct claim *claim)
     fresh->ticket.limit = old->limit;
     fresh->ticket.reserve = old->reserve;
     fresh->combine = true;
-    fresh->ttl_ns = claim->ttl_ns;
+    fresh->ttl_ns = HF_CONTAINER(front, struct hf_op, link)->ttl_ns;
     fresh->renew = claim->renew;
     while ((front = hf__list_first(&claim->ops))) {
         hf__list_remove(front);

@@ -124,13 +124,15 @@ static void init_lists(hf_client *client)
 static hf_client *client_new(const hf_options *options)
 {
     hf_client *client =
-        hf__handle_new(HANDLE_CLIENT, sizeof(*client), offsetof(hf_client, fork_mark));
+        hf__handle_new(HANDLE_CLIENT, sizeof(*client), offsetof(hf_client, store));
     if (!client)
         return NULL;
     if (!client->lock_made)
         pthread_mutex_init(&client->lock, NULL);
     client->lock_made = true;
-    client->fork_mark = hf__fork_mark();
+    uint64_t mark = hf__fork_mark();
+    if (client->fork_mark != mark)
+        client->fork_mark = mark; /* stale handles read it, from any thread */
     client->user_driver = options->driver == HF_DRIVER_USER;
     client->request_ns = HF_DEFAULT_REQUEST_MS * HF_NS_PER_MS;
     if (options->request_timeout_ms)
@@ -166,8 +168,8 @@ static void free_pools(hf_client *client)
     client->free_holds_count = 0;
 }
 
-/* A forked child leaves `emptied` alone: destroying it would wait for the threads of
- * the parent that wait on it. */
+/* Its handle is closed, so that no caller comes in meanwhile. A forked child leaves
+ * `emptied` alone: destroying it would wait for the threads of the parent. */
 static void client_free(hf_client *client)
 {
     free_pools(client);
@@ -180,7 +182,7 @@ static void client_free(hf_client *client)
         close(client->done_fd);
     if (!hf__forked(client->fork_mark))
         pthread_cond_destroy(&client->emptied);
-    hf__handle_retire(client);
+    hf__handle_shelve(client);
 }
 
 /* By then the store has to be done with the end of the session, too. */
@@ -254,10 +256,12 @@ int hf__client_open(const char *text, const hf_options *given, hf_client **ret_c
         rc = open_session(client, &url, why);
     if (rc == 0 && (rc = check_lease(client, why)) != 0)
         store->close(client->session, false);
-    if (rc == 0)
+    if (rc == 0) {
         *ret_client = hf__handle_wrap(&client->handle);
-    else
+    } else {
+        hf__handle_close(&client->handle);
         client_free(client);
+    }
 out:
     hf__free(memory);
     return rc;
@@ -292,10 +296,14 @@ static void part_from_holds(struct claim *claim)
     claim->holders = 0;
 }
 
+/* A detached hold outlives its client, if a caller knows of it. */
 static bool needs_leaving(const struct claim *claim)
 {
     bool held = claim->state == CLAIM_HELD || claim->state == CLAIM_LOST;
-    return held && !(claim->ticket.flags & HF_TICKET_DETACHED);
+    bool known = false;
+    for (HF_EACH(link, &claim->parts))
+        known |= HF_CONTAINER(link, struct hold_part, link)->hold->handed_out;
+    return held && !(known && claim->ticket.flags & HF_TICKET_DETACHED);
 }
 
 /* Gives up what is held and waits a while for the store to confirm. */
@@ -307,8 +315,9 @@ static void end_claims(hf_client *client)
     op.reserved = hf__loop_reserve(&client->loop) == 0;
     for (HF_EACH_SAFE(link, &client->claims)) {
         struct claim *claim = HF_CONTAINER(link, struct claim, all);
+        bool leaves = needs_leaving(claim);
         part_from_holds(claim);
-        if (needs_leaving(claim)) {
+        if (leaves) {
             hf__claim_leave(claim, &op);
             if (claim->state == CLAIM_LEFT) {
                 claim->leaver = NULL;
@@ -346,6 +355,7 @@ static void close_forked(hf_client *client)
     for (HF_EACH(link, &client->claims))
         part_from_holds(HF_CONTAINER(link, struct claim, all));
     free_claims(client);
+    hf__handle_close(&client->handle); /* from now on no op finds it open */
     pthread_mutex_unlock(&client->lock);
     client_free(client);
 }
@@ -375,6 +385,7 @@ void hf__client_close(hf_client *handle)
     hf__run_calls(client);
     client->store->close(client->session, false);
     free_claims(client);
+    hf__handle_close(&client->handle); /* from now on no op finds it open */
     pthread_mutex_unlock(&client->lock);
     client_free(client);
 }

@@ -141,13 +141,18 @@ struct hf_hold {
     _Atomic int64_t doubt_at;
     atomic_bool lost;
     bool detached;
-    bool revoked; /* while nobody watched it */
+    bool handed_out; /* a caller has its handle */
+    bool revoked;    /* before a watch was set */
     _Atomic uint32_t count;
     struct hold_part *parts; /* `one`, or an array that goes with the hold */
     struct hold_part one;
     struct hold_watch *watch;
     int64_t end_at;
 };
+
+/* In hold->valid_until: a caller was told that the lease is over, and no renewal that
+ * comes in later changes that. */
+#define HF_LAPSED INT64_MIN
 
 enum op_kind { OP_ACQUIRE = 1, OP_LATCH, OP_RELEASE, OP_REQUEST, OP_RENEW };
 
@@ -197,9 +202,9 @@ struct hf_op {
 
 struct hf_client {
     struct handle handle; /* first */
-    pthread_mutex_t lock; /* made once, and kept when the object is used again */
+    pthread_mutex_t lock; /* made once, and kept when the object is used again ... */
     bool lock_made;
-    uint64_t fork_mark;
+    uint64_t fork_mark; /* ... as this is, within one process */
     const struct hf_backend *store;
     void *session;
     struct hf_host host;
@@ -236,7 +241,7 @@ struct hf_client {
     /* Who drives the loop (wait.c). */
     bool led;
     struct hf_link sleepers; /* threads that wait while somebody else drives */
-    uint32_t inside;         /* threads waiting in this client */
+    uint32_t inside;         /* threads waiting in this client, or dispatching */
     pthread_cond_t emptied;
     bool thread_running, thread_armed;
     bool prompt;  /* what comes in must be seen at once, not only in time */
@@ -294,7 +299,7 @@ void hf__claim_leave(struct claim *claim, struct hf_op *leaver);
 void hf__claim_left(struct claim *claim);
 void hf__claim_release(struct claim *claim, struct hf_op *leaver);
 bool hf__claim_hand_off(struct claim *claim);
-bool hf__claim_take_offer(struct claim *claim); /* false: it is given up */
+void hf__claim_take_offer(struct claim *claim); /* by the caller that has it now */
 void hf__claim_give_up(struct claim *claim);
 void hf__claim_lost(struct claim *claim, const char *reason); /* NULL: by time */
 void hf__claim_end_askers(struct claim *claim, int rc, const char *reason);
@@ -334,7 +339,7 @@ int hf__hold_watch(struct hf_hold *hold, hf_watch_cb *callback, void *user,
                    hf_error *why);
 uint64_t hf__hold_token(const hf_hold *handle, size_t index);
 size_t hf__hold_count(const hf_hold *handle);
-enum hf_state hf__hold_state(const struct hf_hold *hold, int64_t *ret_left_ms);
+enum hf_state hf__hold_state(struct hf_hold *hold, int64_t *ret_left_ms);
 int hf__hold_leave(struct hf_hold *hold, hf_error *why);
 /* HF_ELOST, with what is known of the loss. */
 int hf__hold_fail_lost(const struct hf_hold *hold, hf_error *why);
@@ -351,9 +356,10 @@ int hf__hold_ask(struct hf_hold *hold, int64_t ttl_ns, bool extend, hf_error *wh
 int64_t hf__drift(int64_t ttl_ns);
 /* Why the lease of a claim is over, in words. */
 void hf__lease_end_words(const struct claim *claim, char *text, size_t size);
-/* A lease as a store gave it, in bounds: no sum of it overflows, and it has not begun
- * later than now. */
-struct hf_lease hf__lease_in_bounds(int64_t since_ns, int64_t ttl_ns);
+/* A lease as a store gave it, in bounds: no sum of it overflows, it has not begun later
+ * than now, and it is no longer than the claim asked for. */
+struct hf_lease hf__lease_in_bounds(const struct claim *claim, int64_t since_ns,
+                                    int64_t ttl_ns);
 /* True if the store gave less than was wanted of it. */
 bool hf__take_piece(struct claim *claim, int64_t given_ns, int64_t wanted_ns);
 

@@ -22,7 +22,8 @@ static struct hf_hold *hold_alloc(hf_client *client)
 {
     struct handle *handle = client->free_holds;
     if (!handle)
-        return hf__handle_new(HANDLE_HOLD, sizeof(struct hf_hold), sizeof(*handle));
+        return hf__handle_new(HANDLE_HOLD, sizeof(struct hf_hold),
+                              sizeof(struct hf_hold)); /* stale handles read it */
     client->free_holds = handle->next;
     client->free_holds_count--;
     hf__handle_open(handle);
@@ -39,9 +40,10 @@ struct hf_hold *hf__hold_new(hf_client *client, uint32_t count)
     atomic_store_explicit(&hold->count, count, memory_order_relaxed);
     hold->parts = &hold->one;
     hold->watch = NULL;
-    hold->detached = hold->revoked = false;
+    hold->detached = hold->revoked = hold->handed_out = false;
     hold->one.claim = NULL;
     atomic_store_explicit(&hold->lost, false, memory_order_relaxed);
+    atomic_store_explicit(&hold->valid_until, HF_NEVER, memory_order_relaxed);
     if (count > 1)
         hold->parts = hf__alloc(count * sizeof(*hold->parts));
     if (hold->parts)
@@ -128,7 +130,10 @@ void hf__hold_refresh(struct hf_hold *hold)
         if (doubt_at(claim) < doubt)
             doubt = doubt_at(claim);
     }
-    atomic_store_explicit(&hold->valid_until, valid, memory_order_release);
+    int64_t before = atomic_load(&hold->valid_until);
+    while (before != HF_LAPSED &&
+           !atomic_compare_exchange_weak(&hold->valid_until, &before, valid))
+        ;
     atomic_store_explicit(&hold->doubt_at, doubt, memory_order_release);
 }
 
@@ -136,6 +141,7 @@ void hf__hold_refresh(struct hf_hold *hold)
 
 hf_hold *hf__hold_handle(struct hf_hold *hold)
 {
+    hold->handed_out = true;
     return hf__handle_wrap(&hold->handle);
 }
 
@@ -205,7 +211,18 @@ uint64_t hf__hold_token(const hf_hold *handle, size_t index)
     return index == 0 && hf__hold_peek(handle) ? token : 0;
 }
 
-enum hf_state hf__hold_state(const struct hf_hold *hold, int64_t *ret_left_ms)
+/* The lease is over at `now`, and from this answer on it stays so: a renewal that comes
+ * in at the same moment finds the mark. False if it came first. */
+static bool lapse(struct hf_hold *hold, int64_t *valid, int64_t now)
+{
+    while (now >= *valid)
+        if (*valid == HF_LAPSED ||
+            atomic_compare_exchange_weak(&hold->valid_until, valid, HF_LAPSED))
+            return true;
+    return false;
+}
+
+enum hf_state hf__hold_state(struct hf_hold *hold, int64_t *ret_left_ms)
 {
     *ret_left_ms = 0;
     if (atomic_load(&hold->lost) || hf__forked(hold->client->fork_mark))
@@ -215,14 +232,15 @@ enum hf_state hf__hold_state(const struct hf_hold *hold, int64_t *ret_left_ms)
     if (valid == HF_NEVER)
         return HF_HELD;
     int64_t now = hf__now();
-    *ret_left_ms = valid > now ? (valid - now) / HF_NS_PER_MS : 0;
-    if (now >= valid)
+    *ret_left_ms = 0;
+    if (lapse(hold, &valid, now))
         return HF_LOST;
+    *ret_left_ms = valid == HF_NEVER ? HF_FOREVER : (valid - now) / HF_NS_PER_MS;
     int64_t doubt = atomic_load_explicit(&hold->doubt_at, memory_order_acquire);
     return now >= doubt ? HF_DOUBTFUL : HF_HELD;
 }
 
-static bool hold_is_lost(const struct hf_hold *hold)
+static bool hold_is_lost(struct hf_hold *hold)
 {
     int64_t left;
     return hf__hold_state(hold, &left) == HF_LOST;

@@ -14,6 +14,7 @@
 #include "../base/mem.h"
 #include "report.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 enum { REASON_MAX = 150 };
@@ -33,12 +34,41 @@ static bool waits(const struct claim *claim)
     return claim->state == CLAIM_ASKED || claim->state == CLAIM_QUEUED;
 }
 
+static void host_failed(struct hf_host *host, struct hf_ticket *ticket,
+                        const hf_error *why);
+
+/* The store has forgotten its count: a resource that checks tokens would refuse this
+ * holder, or accept an older one beside it. The store believes that the ticket holds
+ * the lock, so core withdraws it. */
+static void refuse_token(struct claim *claim, uint64_t token)
+{
+    hf_error why;
+    hf__fail(&why, HF_ECORRUPT,
+             "the store gave token %" PRIu64 " after token %" PRIu64
+             ": its data was lost or set back; if that was meant, open a new client",
+             token, claim->token);
+    claim->doubted = true;
+    host_failed(&claim->client->host, &claim->ticket, &why);
+}
+
+/* A claim that is used again has the last token of its name. The count of a store that
+ * is not durable may begin again. */
+static bool token_grows(const struct claim *claim, uint64_t token)
+{
+    bool durable = claim->client->caps & HF_CAP_DURABLE;
+    return claim->ticket.kind == HF_LATCH || token > (durable ? claim->token : 0);
+}
+
 static void host_granted(struct hf_host *host, struct hf_ticket *ticket,
                          const struct hf_grant *grant)
 {
     (void)host;
     struct claim *claim = claim_of(ticket);
-    if (waits(claim))
+    if (!waits(claim))
+        return;
+    if (!token_grows(claim, grant->token))
+        refuse_token(claim, grant->token);
+    else
         hf__claim_granted(claim, grant);
 }
 

@@ -26,9 +26,12 @@ int64_t hf__drift(int64_t ttl_ns)
     return ttl_ns / 100;
 }
 
-struct hf_lease hf__lease_in_bounds(int64_t since_ns, int64_t ttl_ns)
+/* A store may give less than was asked, and is not believed if it says that it gave
+ * more. */
+struct hf_lease hf__lease_in_bounds(const struct claim *claim, int64_t since_ns,
+                                    int64_t ttl_ns)
 {
-    const int64_t most = HF_TTL_MAX_MS * HF_NS_PER_MS;
+    const int64_t most = claim->ttl_ns ? claim->ttl_ns : HF_TTL_MAX_MS * HF_NS_PER_MS;
     int64_t now = hf__now();
     struct hf_lease lease = { since_ns < now ? since_ns : now, ttl_ns };
     if (lease.since_ns < 0)
@@ -236,13 +239,22 @@ static void renewed(struct claim *claim, const struct hf_lease *lease)
     hf__take_piece(claim, lease->ttl_ns, lease_wanted(claim, lease->since_ns));
     claim->asked_at = lease->since_ns;
     claim->valid_until = end_of(lease->since_ns, lease->ttl_ns);
-    if (lease->since_ns < claim->renew_sent)
+    if (lease->since_ns <= claim->renew_sent) /* maybe of the one before it */
         believe_less(claim);
     claim->doubt_told = false;
     hf__claim_timer(claim, HF_NEVER);
     refresh_holds(claim);
     hf__list_remove(&claim->renewal);
     hf__renew_schedule(claim);
+}
+
+/* A caller may have been told that the lease is over while this answer came in. */
+static bool has_lapsed(struct claim *claim)
+{
+    for (HF_EACH(link, &claim->parts))
+        if (HF_CONTAINER(link, struct hold_part, link)->hold->valid_until == HF_LAPSED)
+            return true;
+    return false;
 }
 
 /* Ends the calls that this answers: those made before its request was sent. */
@@ -273,7 +285,7 @@ void hf__renew_answer(struct claim *claim, enum hf_renewal answer,
     int64_t now = hf__now();
     struct hf_lease lease = { now, claim->ticket.ttl_ns };
     if (given)
-        lease = hf__lease_in_bounds(given->since_ns, given->ttl_ns);
+        lease = hf__lease_in_bounds(claim, given->since_ns, given->ttl_ns);
     else if (answer == HF_RENEWED)
         lease.since_ns = claim->renew_sent;
     switch (answer) {
@@ -284,6 +296,10 @@ void hf__renew_answer(struct claim *claim, enum hf_renewal answer,
         }
         if (claim->valid_until != HF_NEVER)
             renewed(claim, &lease);
+        if (has_lapsed(claim)) {
+            hf__claim_lost(claim, NULL);
+            break;
+        }
         end_askers(claim, lease.since_ns, true);
         break;
     case HF_STILL_HELD:

@@ -13,6 +13,9 @@
 
 #include <string.h>
 
+/* However much a store has to tell: more is taken for a store that will not end. */
+#define BYTES_MAX ((size_t)256 << 20)
+
 static struct asked *asked_of(struct hf_request *request)
 {
     return HF_CONTAINER(request, struct asked, request);
@@ -68,11 +71,14 @@ void hf__report_add(struct hf_request *request, const hf_entry *entry)
     struct asked *asked = asked_of(request);
     const char *name = or_empty(entry->name), *host = or_empty(entry->host);
     const char *program = or_empty(entry->program), *note = or_empty(entry->note);
-    hf_entry *copy = next_entry(asked->report);
-    char *strings =
-        hf__alloc(strlen(name) + strlen(host) + strlen(program) + strlen(note) + 4);
-    if (!copy || !strings) {
-        hf__free(strings);
+    size_t size = strlen(name) + strlen(host) + strlen(program) + strlen(note) + 4;
+    if (asked->no_memory)
+        return;
+    asked->report->bytes += sizeof(*entry) + size;
+    bool fits = asked->report->bytes <= BYTES_MAX;
+    hf_entry *copy = fits ? next_entry(asked->report) : NULL;
+    char *strings = copy ? hf__alloc(size) : NULL;
+    if (!strings) {
         asked->no_memory = true;
         return;
     }

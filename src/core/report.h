@@ -8,6 +8,7 @@
 
 struct hf_report {
     size_t count, room;
+    size_t bytes;      /* of the entries and their strings */
     hf_entry *entries; /* each with its strings in one block, at `name` */
     size_t finding_count;
     hf_finding *findings; /* worst first; strings in one block, at `topic` */

@@ -89,6 +89,7 @@ void hf__request_answer(struct hf_op *op, int rc, const hf_error *why)
     if (!open) {
         request_end(op, rc);
     } else if (op->tries >= REQUEST_TRIES) {
+        op->why.code = HF_EUNREACHABLE; /* also where an answer was lost to a look */
         request_end(op, HF_EUNREACHABLE);
     } else {
         op->resend = true;
@@ -96,10 +97,12 @@ void hf__request_answer(struct hf_op *op, int rc, const hf_error *why)
     }
 }
 
+/* Where there is no room for what comes, it need not go on. */
 void hf__request_progress(struct hf_op *op)
 {
+    int64_t more = asked_of(op)->no_memory ? 0 : op->client->request_ns;
     if (!op->finished && !op->resend)
-        hf__op_timer(op, hf__now() + op->client->request_ns);
+        hf__op_timer(op, hf__now() + more);
 }
 
 void hf__request_timeout(struct hf_op *op)
@@ -110,6 +113,10 @@ void hf__request_timeout(struct hf_op *op)
     }
     op->client->store->forget(op->client->session, &asked_of(op)->request);
     op->outcome_open = true;
+    if (asked_of(op)->no_memory) {
+        hf__op_finish(op, hf__fail_code(&op->why, HF_ENOMEM));
+        return;
+    }
     if (op->tries < REQUEST_TRIES) {
         request_send(op);
         return;
@@ -188,7 +195,8 @@ int hf__downgrade(struct hf_hold *hold, size_t index, hf_error *why)
         return hf__fail(why, HF_EINVAL, "the hold has no want %zu", index);
     if (claim->ticket.kind != HF_WRITE)
         return hf__fail(why, HF_EINVAL, "only a write lock can be downgraded");
-    if (claim->state != CLAIM_HELD)
+    int64_t left;
+    if (claim->state != CLAIM_HELD || hf__hold_state(hold, &left) == HF_LOST)
         return hf__hold_fail_lost(hold, why);
     struct asked asked = { .request = { .ticket = &claim->ticket } };
     claim->requests++; /* whoever releases the hold meanwhile ends the request */
@@ -281,6 +289,8 @@ static struct claim *adopted_claim(hf_client *client, const struct parsed_id *pa
     claim->ticket.flags = options->flags & HF_DETACHED ? HF_TICKET_DETACHED : 0;
     claim->max_hold_ns = options->max_hold_ms * HF_NS_PER_MS;
     claim->ttl_ns = options->ttl_ms ? options->ttl_ms * HF_NS_PER_MS : client->ttl_ns;
+    if (!claim->ttl_ns && claim->ticket.kind == HF_EXPIRING)
+        claim->ttl_ns = HF_DEFAULT_EXPIRING_MS * HF_NS_PER_MS;
     if (claim->max_hold_ns && (!claim->ttl_ns || claim->ttl_ns > claim->max_hold_ns))
         claim->ttl_ns = claim->max_hold_ns;
     claim->ticket.ttl_ns = claim->ttl_ns;

@@ -304,6 +304,7 @@ HF_SLOW_WAY static int wait_for_claim(const struct plan *plan, struct claim *cla
     op.reentrant = claim->reentrant;
     op.hold = hold;
     op.owner = plan->owner;
+    op.ttl_ns = plan->ttl_ns;
     op.once = plan->options->timeout_ms == 0;
     op.reserved = hf__loop_reserve(&plan->client->loop) == 0;
     hf__list_push_back(&plan->client->ops, &op.all);
@@ -404,11 +405,7 @@ HF_SLOW_WAY static int take_offered(hf_client *client, const hf_want *want, size
     struct hf_hold *hold = hf__hold_new(client, 1);
     if (!hold)
         return 1;
-    if (!hf__claim_take_offer(claim)) {
-        hf__hold_free(hold);
-        hf__claim_give_up(claim);
-        return 1;
-    }
+    hf__claim_take_offer(claim);
     claim->reentrant = want->kind == HF_REENTRANT;
     claim->owner = owner_of(options);
     return hand_out(claim, hold, ret_hold);

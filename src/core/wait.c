@@ -414,8 +414,12 @@ void hf__stop_thread(hf_client *client)
     client->loop.use_timer_fd = false;
 }
 
+/* hf_close() on another thread waits for it, as it does for the calls that wait. */
 int hf__dispatch(hf_client *client)
 {
+    client->inside++;
     work(client);
+    if (--client->inside == 0 && client->closing)
+        pthread_cond_broadcast(&client->emptied);
     return 0;
 }

@@ -133,6 +133,19 @@ static void detached_outlives_client(struct env *e)
     check_free(e);
 }
 
+/* No caller has its handle, so none can know its id: it goes with the client. */
+static void uncollected_goes_with_client(struct env *e)
+{
+    hf_client *b = client_open(e);
+    hf_client *a = client_open(e);
+    hf_op *op = begin(e, a, NULL, NULL, .ttl = TTL, .flags = HF_DETACHED,
+                      .timeout = HF_FOREVER);
+    EVENTUALLY(hf_op_done(op));
+    client_close(e, a);
+    let_go(held(e, b, .rival = true));
+    hf_op_free(op);
+}
+
 static void left_hold_ends_with_lease(struct env *e)
 {
     hf_client *a = client_open(e);
@@ -156,6 +169,35 @@ static void ordinary_hold_cannot_be_left(struct env *e)
     CHECK(why.code == HF_EINVAL && why.text[0]);
     CHECK_EQ(hf_hold_state(hold), HF_HELD);
     let_go(hold);
+}
+
+/* Detached is what the lock was taken as, not what a later entry asks for. */
+static void entry_cannot_be_left(struct env *e)
+{
+    hf_client *a = client_open(e);
+    hf_client *b = client_open(e);
+    hf_hold *one = held(e, a, .ttl = TTL);
+    hf_hold *two = held(e, a, .ttl = TTL, .flags = HF_DETACHED);
+    CHECK_RC(hf_hold_leave(two, NULL), HF_EINVAL);
+    let_go(one);
+    CHECK_BUSY(e, b);
+    let_go(two);
+    check_free(e);
+}
+
+/* A permit that expires has a lease, whoever has it and whether it was asked for. */
+static void adopted_permit_expires(struct env *e)
+{
+    char id[HF_ID_MAX];
+    hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
+    hf_client *client = client_open(e);
+    hf_hold *hold = held(e, client), *adopted = NULL;
+    CHECK_RC(hf_hold_id(hold, 0, id, sizeof id, NULL), 0);
+    CHECK_RC(hf_adopt(client, id, &options, &adopted, NULL), 0);
+    CHECK(hf_hold_left_ms(adopted) > 0);
+    CHECK_RC(hf_release(hold, NULL), HF_ELOST);
+    let_go(adopted);
+    check_free(e);
 }
 
 /* While its client lives a detached hold is renewed like any other. */
@@ -347,8 +389,11 @@ const struct scenario scenarios_adopt[] = {
     { "adopt-of-nothing", SINGLES, DETACH, 0, adopt_of_nothing },
     { "nonsense-is-no-id", MUTEX, DETACH, 0, nonsense_is_no_id },
     { "detached-outlives-client", SINGLES, DETACH, 0, detached_outlives_client },
+    { "uncollected-goes-with-client", LOCKS, DETACH, 0, uncollected_goes_with_client },
     { "left-hold-ends-with-lease", LOCKS, DETACH, CLOCK, left_hold_ends_with_lease },
     { "ordinary-hold-cannot-be-left", LOCKS, DETACH, 0, ordinary_hold_cannot_be_left },
+    { "entry-cannot-be-left", REENTRANT, DETACH, 0, entry_cannot_be_left },
+    { "adopted-permit-expires", EXPIRING, DETACH, 0, adopted_permit_expires },
     { "detached-is-renewed", LOCKS, DETACH, CLOCK, detached_is_renewed },
     { "waiter-gets-detached", LOCKS, DETACH | HF_CAP_INSPECT, 0, waiter_gets_detached },
     { "left-by-one-of-two", REENTRANT, DETACH, 0, left_by_one_of_two },

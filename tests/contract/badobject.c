@@ -12,6 +12,7 @@ static void locks_are_no_objects(struct env *e)
     struct holder holder = holder_find(e, client);
     const char *name = holder.name;
     REFUSED(HF_EMISMATCH, hf_latch_set(client, name, 1, &why));
+    REFUSED(HF_EMISMATCH, hf_latch_count(client, name, &r.count, &why));
     REFUSED(HF_EMISMATCH, hf_cell_set(client, name, 0, "x", 1, &r.version, &why));
     check_untouched(&r);
     CHECK_RC(hf_hold_verify(hold, NULL), 0);

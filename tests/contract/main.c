@@ -110,6 +110,11 @@ static int run_tap(const struct request *request)
     size_t count = 0;
     struct tap tap = { 0, 0 };
     struct test *tests = tests_collect(request, &count);
+    if (count == 0) {
+        puts("Bail out! no test has these words");
+        free(tests);
+        return 1;
+    }
     printf("1..%zu\n", count);
     runner_run(tests, count, request->jobs, tap_report, &tap);
     free(tests);

@@ -45,6 +45,6 @@ void patience_try(struct patience *patience, const char *file, int line,
 int64_t real_ms(void);
 
 /* How long a scenario waits for anything before it calls it a hang. */
-#define PATIENCE_MS 20000
+#define PATIENCE_MS 60000
 
 #endif

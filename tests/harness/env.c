@@ -84,7 +84,7 @@ int64_t hasty_ms(const struct env *e)
 {
     if (e->store->caps & HF_CAP_CRASH)
         return 20;
-    return e->store->prepare ? 1000 : 120; /* a slow server; a server */
+    return e->store->prepare ? 1000 : 600; /* a slow server; a server */
 }
 
 /* ---- The clock ------------------------------------------------------------------- */

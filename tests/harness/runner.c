@@ -21,7 +21,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define LIMIT_MS 60000
+#define LIMIT_MS 240000
 #define JOBS_MAX 16
 
 struct job {
@@ -171,7 +171,7 @@ void runner_run(const struct test *tests, size_t count, size_t jobs,
 {
     struct job job[JOBS_MAX] = { { 0 } };
     size_t next = 0;
-    size_t running = 1;
+    size_t running = count;
     if (jobs < 1 || jobs > JOBS_MAX)
         jobs = 1;
     fflush(stdout);

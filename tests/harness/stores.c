@@ -48,7 +48,7 @@ extern const struct hf_backend hf__backend_zookeeper;
 #define CAPS_KAZOO                                                                     \
     (HF_CAP_MUTEX | HF_CAP_FAIR | HF_CAP_RW | HF_CAP_DOWNGRADE | HF_CAP_PERMITS |      \
      CAPS_SESSION | HF_CAP_INSPECT)
-#define CAPS_SINGLE (HF_CAP_MUTEX | CAPS_SESSION)
+#define CAPS_SINGLE (HF_CAP_MUTEX | (CAPS_SESSION & ~(uint64_t)HF_CAP_EVICT))
 
 static const char *url_prefix(const struct env *e)
 {

@@ -43,7 +43,8 @@ struct zkraw {
     size_t used; /* of out */
     size_t len;  /* of in */
     size_t at;
-    bool ended; /* the server has closed the connection */
+    bool quiet; /* a lost connection does not end the test */
+    bool ended; /* the server has closed the connection, or did not answer */
     char out[16384];
     char in[SIZE];
 };
@@ -176,8 +177,13 @@ static void request_on(struct zkraw *raw, int32_t type, const char *path)
 /* The error code of the reply; what follows it can be taken. */
 static int32_t call(struct zkraw *raw)
 {
-    if (!packet_send(raw) || !packet_read(raw))
-        check_failed(__FILE__, __LINE__, "ZooKeeper answers");
+    if (raw->ended || !packet_send(raw) || !packet_read(raw)) {
+        if (!raw->quiet)
+            check_failed(__FILE__, __LINE__, "ZooKeeper answers");
+        raw->ended = true;
+        raw->used = 0;
+        return ZKRAW_LOST;
+    }
     CHECK_EQ(take_int(raw), raw->xid);
     take_long(raw);
     return take_int(raw);
@@ -251,7 +257,10 @@ static struct zkraw *open_as(int port, int session_ms, int64_t session)
 
 struct zkraw *zkraw_open_quietly(int port, int session_ms)
 {
-    return open_as(port, session_ms, 0);
+    struct zkraw *raw = open_as(port, session_ms, 0);
+    if (raw)
+        raw->quiet = true;
+    return raw;
 }
 
 struct zkraw *zkraw_open(int port, int session_ms)
@@ -273,6 +282,16 @@ void zkraw_drop(struct zkraw *raw)
     free(raw);
 }
 
+void zkraw_insist(struct zkraw *raw)
+{
+    raw->quiet = false;
+}
+
+bool zkraw_is_lost(const struct zkraw *raw)
+{
+    return raw->ended;
+}
+
 void zkraw_close(struct zkraw *raw)
 {
     if (!raw)
@@ -286,7 +305,8 @@ void zkraw_expire_quietly(int port, int64_t session)
 {
     struct zkraw *raw = open_as(port, 10000, session);
     if (raw)
-        zkraw_close(raw);
+        raw->quiet = true;
+    zkraw_close(raw);
 }
 
 void zkraw_expire(int port, int64_t session)

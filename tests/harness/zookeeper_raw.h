@@ -2,7 +2,7 @@
 /*
  * A second opinion on a ZooKeeper server: a blocking session that shares no code with
  * the library. Calls return the server's error code (0, ZKRAW_NONODE...); a server that
- * does not answer before patience ends, ends the test.
+ * does not answer before patience ends, ends the test (but see zkraw_open_quietly).
  *
  * The session is never pinged: it lives for `session_ms` from its last call.
  */
@@ -16,6 +16,7 @@
 #define ZKRAW_PATH_MAX 8192
 
 enum {
+    ZKRAW_LOST = -4, /* of a quiet session only */
     ZKRAW_NONODE = -101,
     ZKRAW_BADVERSION = -103,
     ZKRAW_EXISTS = -110,
@@ -34,8 +35,11 @@ struct zkraw_stat {
 };
 
 struct zkraw *zkraw_open(int port, int session_ms);
-struct zkraw *zkraw_open_quietly(int port,
-                                 int session_ms); /* NULL: it does not serve */
+/* NULL if the server does not serve. If its connection is lost later, calls of this
+ * session answer ZKRAW_LOST instead of ending the test. */
+struct zkraw *zkraw_open_quietly(int port, int session_ms);
+bool zkraw_is_lost(const struct zkraw *raw);
+void zkraw_insist(struct zkraw *raw); /* from now on as if by zkraw_open() */
 int64_t zkraw_session(const struct zkraw *raw);
 void zkraw_close(struct zkraw *raw); /* ends the session; NULL is fine */
 void zkraw_drop(struct zkraw *raw);  /* the connection alone, as a crash would */
@@ -67,6 +71,7 @@ void zkraw_remove(struct zkraw *raw, const char *path);
  * and the server drops without a word what comes in on it: that is how the server does
  * it. The password of a session follows from its number. */
 void zkraw_expire(int port, int64_t session);
-void zkraw_expire_quietly(int port, int64_t session); /* fine if it is over */
+/* Fine if it is over, or if the server does not serve. */
+void zkraw_expire_quietly(int port, int64_t session);
 
 #endif

@@ -101,7 +101,8 @@ void zookeeper_store_prepare(size_t lane, size_t servers)
 
 /* ---- A scenario ------------------------------------------------------------------ */
 
-/* Servers whose clocks have jumped may have to elect a leader first. */
+/* Servers whose clocks have jumped may have to elect a leader first. They may also do
+ * so later and drop this session's connection: what needs it is repeated then. */
 static struct zkraw *look(const struct keepers *keepers)
 {
     struct zkraw *raw = NULL;
@@ -134,13 +135,17 @@ static bool node_clear(void *arg, const char *name)
     return true;
 }
 
-static void servers_clear(const struct keepers *keepers)
+/* False if the connection was lost. The next try ends this session, too. */
+static bool servers_clear(const struct keepers *keepers)
 {
     struct zkraw *raw = look(keepers);
     sessions_end(keepers, zkraw_session(raw));
     zkraw_children(raw, "/", node_clear, raw);
-    CHECK_EQ(zkraw_create(raw, CHROOT, "", ZKRAW_PERSISTENT, NULL), 0);
+    int rc = zkraw_create(raw, CHROOT, "", ZKRAW_PERSISTENT, NULL);
+    bool lost = zkraw_is_lost(raw);
+    CHECK(lost || rc == 0);
     zkraw_close(raw);
+    return !lost;
 }
 
 static void keepers_find(struct keepers *keepers, const struct env *e, size_t servers)
@@ -173,7 +178,7 @@ void zookeeper_store_start(struct env *e, size_t servers, const char *prefix,
     struct keepers *keepers = calloc(1, sizeof *keepers);
     CHECK(keepers != NULL);
     keepers_find(keepers, e, servers);
-    servers_clear(keepers);
+    EVENTUALLY(servers_clear(keepers));
     zookeeper_hosts(&keepers->zoo, hosts, sizeof hosts);
     snprintf(e->url, sizeof e->url, "%szookeeper://%s" CHROOT "?session=%dms%s%s",
              prefix, hosts, session_ms(e->scenario), patience, query);
@@ -234,31 +239,41 @@ static void nodes_left(const struct env *e, struct zkraw *raw, struct left *left
     }
 }
 
-static bool only_session(const struct keepers *keepers)
+/* False if the connection was lost: this look is repeated then. */
+static bool nodes_seen(const struct env *e, struct left *left)
+{
+    struct keepers *keepers = e->store_data;
+    struct zkraw *raw = look(keepers);
+    int64_t session = zkraw_session(raw);
+    nodes_left(e, raw, left);
+    bool lost = zkraw_is_lost(raw);
+    zkraw_close(raw);
+    if (lost)
+        zkraw_expire_quietly(keepers->zoo.node[0].port, session);
+    return !lost;
+}
+
+static bool no_session(const struct keepers *keepers)
 {
     size_t leader = zookeeper_leader(&keepers->zoo);
-    return zookeeper_number(&keepers->zoo, leader, "global_sessions") == 1;
+    return zookeeper_number(&keepers->zoo, leader, "global_sessions") == 0;
 }
 
 bool zookeeper_store_residue(const struct env *e, char *text, size_t size)
 {
     struct left left;
     struct keepers *keepers = e->store_data;
-    struct zkraw *raw = look(keepers);
-    EVENTUALLY(only_session(keepers));
-    nodes_left(e, raw, &left);
+    EVENTUALLY(no_session(keepers));
+    EVENTUALLY(nodes_seen(e, &left));
     if (left.count > 0)
         snprintf(text, size, "the node %.200s", left.path);
     CHECK_EQ(zookeeper_total(&keepers->zoo, "watch_count"), 0);
-    zkraw_close(raw);
     return left.count > 0;
 }
 
 uint64_t zookeeper_store_weight(const struct env *e)
 {
     struct left left;
-    struct zkraw *raw = look(e->store_data);
-    nodes_left(e, raw, &left);
-    zkraw_close(raw);
+    EVENTUALLY(nodes_seen(e, &left));
     return left.count;
 }

@@ -5,9 +5,10 @@
  *     cancel_race [--rounds 10000]
  *
  * Each round: the lock is held; an asynchronous acquire waits for it; one thread
- * releases the lock while another cancels the wait, after tiny random spins whose
- * difference is steered so that both outcomes keep happening. The op has to end
- * exactly once: with a hold, which is released, or cancelled. The next round begins by
+ * releases the lock while another cancels the wait, after tiny random spins. Their
+ * difference is steered, for each way through the library by itself, so that both
+ * outcomes keep happening however slow the machine is. The op has to end exactly
+ * once: with a hold, which is released, or cancelled. The next round begins by
  * trying the lock once: it must be free at that moment.
  *
  * The waiter takes turns between the holder's own client (hand-off inside the process)
@@ -22,12 +23,23 @@
 
 #define NAME "race"
 #define PATIENCE_MS 30000
+#define LEAD_MAX 5000000
+#define STEP_MIN 20
+#define STEP_MAX 100000
+
+/* One way through the library: this client or another, a callback or none. */
+struct way {
+    int lead; /* how much longer the cancel spins than the release */
+    int step; /* by how much that changes next: larger while one of them always wins */
+    bool granted; /* the last outcome */
+};
 
 struct race {
     hf_client *home;
     hf_client *away;
     uint64_t random;
-    int lead; /* how much longer the cancel spins than the release */
+    struct way ways[4];
+    struct way *way; /* of this round */
 
     /* This round's. */
     hf_hold *hold;
@@ -88,7 +100,7 @@ static void race_told(void *user, int rc, hf_hold *hold, const hf_error *why)
 
 static void race_draw(struct race *race)
 {
-    int lead = race->lead;
+    int lead = race->way->lead;
 
     race->release_spin = random_below(&race->random, 300);
     race->cancel_spin = random_below(&race->random, 300);
@@ -98,14 +110,28 @@ static void race_draw(struct race *race)
         race->release_spin += (uint32_t)-lead;
 }
 
+static void race_steer(struct way *way, bool granted)
+{
+    way->step = granted == way->granted ? 2 * way->step : way->step / 4;
+    if (way->step < STEP_MIN)
+        way->step = STEP_MIN;
+    if (way->step > STEP_MAX)
+        way->step = STEP_MAX;
+    way->granted = granted;
+    if (granted && way->lead > -LEAD_MAX)
+        way->lead -= way->step;
+    if (!granted && way->lead < LEAD_MAX)
+        way->lead += way->step;
+}
+
 static void race_judge(struct race *race, int rc, hf_hold *hold)
 {
     if (rc == 0 && hold && hf_release(hold, NULL) == 0) {
         race->granted++;
-        race->lead -= race->lead > -20000 ? 20 : 0;
+        race_steer(race->way, true);
     } else if (rc == HF_ECANCELLED && !hold) {
         race->cancelled++;
-        race->lead += race->lead < 20000 ? 20 : 0;
+        race_steer(race->way, false);
     } else {
         race->wrong++;
         tap_note("the op ended with %s", hf_error_name(rc));
@@ -126,6 +152,7 @@ static void race_round(struct race *race, bool away, bool callback)
     if (hf_acquire_async(away ? race->away : race->home, &want, 1, &forever,
                          callback ? race_told : NULL, race, &race->op, &why))
         tap_bail("hf_acquire_async: %s", why.text);
+    race->way = &race->ways[2 * away + callback];
     race_draw(race);
     sem_post(&race->release_go);
     sem_post(&race->cancel_go);

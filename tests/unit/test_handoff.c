@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A release that would hand its hold to another caller of the same client, when the
+ * hold has been evicted and the client has not heard of it yet: it is driven by hand
+ * (HF_DRIVER_USER), and is not driven in between. The release must not say that all
+ * was well, and the caller that waits gets a grant of its own.
+ */
+#include "unit.h"
+
+#include <holdfast.h>
+
+START_TEST(evicted_is_not_handed_on)
+{
+    hf_options by_hand = HF_OPTIONS_INIT;
+    hf_acquire_options patient = HF_ACQUIRE_OPTIONS_INIT;
+    hf_want want = hf_mutex("x");
+    hf_client *client, *other;
+    hf_hold *hold, *next = NULL;
+    hf_op *op;
+    by_hand.driver = HF_DRIVER_USER;
+    patient.timeout_ms = HF_FOREVER;
+    ck_assert_int_eq(hf_open("mem:handoff", &by_hand, &client, NULL), 0);
+    ck_assert_int_eq(hf_open("mem:handoff", NULL, &other, NULL), 0);
+    ck_assert_int_eq(hf_lock(client, "x", 0, &hold, NULL), 0);
+    uint64_t token = hf_hold_token(hold, 0);
+    ck_assert_int_eq(
+        hf_acquire_async(client, &want, 1, &patient, NULL, NULL, &op, NULL), 0);
+    ck_assert_int_eq(hf_evict(other, "x", token, NULL), 0);
+    ck_assert_int_eq(hf_release(hold, NULL), HF_ELOST);
+    ck_assert_int_eq(hf_op_wait(op, HF_FOREVER, &next, NULL), 0);
+    ck_assert_uint_gt(hf_hold_token(next, 0), token);
+    ck_assert_int_eq(hf_release(next, NULL), 0);
+    hf_op_free(op);
+    hf_close(other);
+    hf_close(client);
+}
+END_TEST
+
+UNIT_MAIN("handoff", evicted_is_not_handed_on)
