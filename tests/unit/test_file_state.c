@@ -7,6 +7,7 @@
 #include "../../src/base/clock.h"
 #include "../../src/kit/names.h"
 
+#include <grp.h>
 #include <sys/resource.h>
 
 #define MANY 10000
@@ -107,6 +108,10 @@ START_TEST(a_count_down_counts_once)
     struct hf_request set = latch(HF_LATCH_SET, 20), down[2 * IDS_COUNT];
 
     open_a();
+    down[0] = latch(HF_LATCH_DOWN, 1);
+    down[0].result = 7;
+    ck_assert_int_eq(fake_ask(&a, &down[0], NULL), 0); /* it is open */
+    ck_assert_uint_eq(down[0].result, 0);
     ck_assert_int_eq(fake_ask(&a, &set, NULL), 0);
     ck_assert_int_eq(fake_ask(&a, &set, NULL), 0);
     for (int i = 0; i < 2 * IDS_COUNT; i++) {
@@ -328,6 +333,8 @@ START_TEST(a_reboot_empties_the_table_and_tokens_grow)
     peer_bury(&p);
     ck_assert_int_eq(scratch_count("w"), 1);
     state = state_map();
+    state.head->free_first = 5; /* blocks that were given back */
+    state.head->free_count = 1;
     ceiling = state.head->durable_ceiling;
     memset(state.head->boot, 7, sizeof(state.head->boot));
     memset(&state.head->guard, 0xff, sizeof(state.head->guard)); /* whatever it was */
@@ -336,6 +343,10 @@ START_TEST(a_reboot_empties_the_table_and_tokens_grow)
     ck_assert_int_eq(scratch_count("w"), 0);
     ck_assert_uint_ge(takes(&b, &next), ceiling);
     ck_assert_uint_gt(ceiling, token);
+    state = state_map();
+    ck_assert_uint_eq(state.head->free_first + state.head->free_count, 0);
+    state_check(&state);
+    state_unmap(&state);
     fake_close(&b);
     a.store->close(a.session, true); /* its state is gone; free what it has */
     scratch_remove();
@@ -469,9 +480,59 @@ START_TEST(a_full_disk_is_an_answer)
     ck_assert_int_eq(answer.code, HF_EFULL);
     ck_assert_int_gt(count, 1000);
     size_limit(400000);
+    struct hf_ticket latch = fake_ticket("latch", HF_LATCH);
+    takes(&a, &latch); /* one that is not there is open, and needs no room */
     ck_assert_int_eq(fake_withdraw(&a, &tickets[0]), HF_WITHDRAWN);
     takes(&a, &tickets[--count]); /* the idle record makes room */
     size_limit(RLIM_INFINITY);
+    close_a();
+}
+END_TEST
+
+/* What root has made is root's, and good enough for those whom it lets in: no mode= is
+ * needed for that. Only root can try it. */
+START_TEST(what_belongs_to_root)
+{
+    enum { SOMEBODY = 12345 };
+    char shared[128];
+    int status = -1;
+
+    if (geteuid() != 0)
+        return;
+    scratch_make();
+    ck_assert_int_eq(chown(scratch, 0, SOMEBODY), 0);
+    ck_assert_int_eq(chmod(scratch, 0770), 0);
+    snprintf(shared, sizeof(shared), "%s?mode=0660", url);
+    ck_assert_int_eq(fake_open(&a, &hf__backend_file, shared, NULL), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        hf_error why = { 0 };
+        if (setgroups(0, NULL) != 0 || setgid(SOMEBODY) != 0 || setuid(SOMEBODY) != 0)
+            _exit(9);
+        int rc = fake_open_why(&b, &hf__backend_file, url, NULL, &why);
+        if (rc == 0)
+            fake_close(&b);
+        _exit(rc == 0 ? 0 : 1);
+    }
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert_int_eq(status, 0);
+    close_a();
+}
+END_TEST
+
+/* A latch that is open has no place that could be told anything. */
+START_TEST(interest_in_an_open_latch)
+{
+    struct hf_ticket ticket = fake_ticket("latch", HF_LATCH);
+    struct hf_request set = latch(HF_LATCH_SET, 1), down = latch(HF_LATCH_DOWN, 1);
+
+    open_a();
+    takes(&a, &ticket);
+    fake_interest(&a, &ticket);
+    ck_assert(fake_quiet(&a));
+    ck_assert_int_eq(fake_ask(&a, &set, NULL), 0);
+    ck_assert_int_eq(fake_ask(&a, &down, NULL), 0);
+    ck_assert(fake_quiet(&a));
     close_a();
 }
 END_TEST
@@ -508,4 +569,4 @@ UNIT_MAIN("file_state", a_latch_opens_for_all_who_wait, a_count_down_counts_once
           a_state_file_that_is_none_is_refused,
           idle_names_are_given_up_before_the_file_grows,
           the_file_grows_under_everybodys_feet, a_full_disk_is_an_answer,
-          sessions_run_out)
+          what_belongs_to_root, interest_in_an_open_latch, sessions_run_out)

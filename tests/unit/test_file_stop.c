@@ -92,6 +92,7 @@ static void frozen_answers(void)
     answer = fake_try(&a, &tried);
     ck_assert_int_eq(answer.code, HF_EUNREACHABLE);
     ck_assert_ptr_nonnull(strstr(answer.why.text, pid));
+    ck_assert_uint_eq(a.count, 0); /* no notice: asking at once would be in vain */
     later = slow_ticket("new", HF_MUTEX);
     answer = fake_try(&a, &later);
     ck_assert_int_eq(answer.what, FAKE_QUEUED);
@@ -184,6 +185,7 @@ START_TEST(who_is_stopped_is_named)
     tried = slow_ticket("new", HF_MUTEX);
     tried.flags = HF_TICKET_TRY;
     ck_assert_int_eq(fake_try(&a, &tried).code, HF_EUNREACHABLE);
+    ck_assert_int_eq(fake_next(&a).what, FAKE_NOTICE); /* it may be slow only */
     ck_assert_int_eq(fake_ask(&a, &latch, &why), HF_EUNREACHABLE);
     ck_assert_msg(!strstr(why.text, "process 0"), "%s", why.text);
     state.head->guard_pid = p[0].pid;
@@ -337,6 +339,32 @@ START_TEST(a_slow_process_is_waited_for)
 }
 END_TEST
 
+/* Core's back-off would spend most of the time that a try has asleep. */
+START_TEST(a_try_at_a_slow_guard_is_asked_for_again_at_once)
+{
+    struct fake_answer answer;
+
+    signal(SIGUSR1, be_slow);
+    open_a(1);
+    slow_down();
+    tried = slow_ticket("new", HF_MUTEX);
+    tried.flags = HF_TICKET_TRY;
+    answer = fake_try(&a, &tried);
+    while (answer.what == FAKE_FAILED) {
+        ck_assert_int_eq(answer.code, HF_EUNREACHABLE);
+        ck_assert_uint_eq(a.count, 1);
+        ck_assert_int_eq(fake_next(&a).what, FAKE_NOTICE);
+        answer = fake_try(&a, &tried);
+    }
+    ck_assert_int_eq(answer.what, FAKE_GRANTED);
+    speeds_up();
+    peer_leaves(&p[0]);
+    ck_assert_int_eq(fake_withdraw(&a, &tried), HF_WITHDRAWN);
+    fake_close(&a);
+    scratch_remove();
+}
+END_TEST
+
 /* Core forgets a request that it has waited for long enough, and closes any time. */
 START_TEST(a_request_that_is_put_off_can_be_forgotten)
 {
@@ -459,5 +487,7 @@ UNIT_MAIN("file_stop", a_stopped_process_delays_and_no_more,
           a_stopped_process_that_is_killed_is_repaired,
           a_session_closes_though_the_guard_is_busy, who_is_stopped_is_named,
           a_stopped_process_is_told_from_others, a_frozen_process_is_stopped,
-          a_slow_process_is_waited_for, a_request_that_is_put_off_can_be_forgotten,
+          a_slow_process_is_waited_for,
+          a_try_at_a_slow_guard_is_asked_for_again_at_once,
+          a_request_that_is_put_off_can_be_forgotten,
           a_process_that_cannot_be_watched_is_polled, a_pid_namespace_of_its_own)

@@ -5,7 +5,9 @@
  * A file is replaced as a whole: the new one is written beside it, brought to disk, and
  * renamed over the old one, so a reader sees one or the other and needs no guard. Only
  * the last look at the version and the rename (or removal) are done inside. Versions
- * come from the counter of tokens; none ever comes back. The id of the request stays
+ * come from the counter of tokens, and they grow: a new cell gets its version inside
+ * the guard, because one of that name may have come and gone since the file was
+ * written. The id of the request stays
  * with the value, and removals are remembered in the session, so a repeated request is
  * done once.
  *
@@ -262,10 +264,26 @@ static int file_replace(struct file_queue *me, struct hf_request *request,
     return unlinkat(me->dir_fd, file, 0);
 }
 
+/* In the guard: gives the written file a version of now. cell_store() brings it to disk
+ * later; after a crash in between the version is the one that was written before, which
+ * no caller knows. */
+static int file_stamp(struct file_queue *me, const char *tmp, struct cell_head *head)
+{
+    int fd = openat(me->dir_fd, tmp, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+
+    head->version = hf__region_draw(&me->region, 1);
+    if (fd >= 0 && pwrite(fd, head, sizeof(*head), 0) == (ssize_t)sizeof(*head))
+        return fd;
+    if (fd >= 0)
+        close(fd);
+    return -1;
+}
+
 /* In the guard: the step that counts. The record only keeps the name from being used
- * for a lock. */
+ * for a lock. *ret_fd: to be brought to disk, or -1. */
 static int cell_replace(struct file_queue *me, struct hf_request *request,
-                        const char *tmp, struct cell *found, hf_error *why)
+                        const char *tmp, struct cell_head *head, struct cell *found,
+                        int *ret_fd, hf_error *why)
 {
     struct region_block *record;
     int rc;
@@ -277,7 +295,10 @@ static int cell_replace(struct file_queue *me, struct hf_request *request,
         rc = version_check(me, request, found, why);
     if (rc != 1)
         return rc;
-    if (file_replace(me, request, tmp) != 0)
+    if (request->data && request->number == 0)
+        *ret_fd = file_stamp(me, tmp, head);
+    if ((request->data && request->number == 0 && *ret_fd < 0) ||
+        file_replace(me, request, tmp) != 0)
         return hf__fail_sys(why, hf__dir_code(errno), errno, "the cell cannot be set");
     guard_step();
     record->record.left = request->data != NULL;
@@ -288,7 +309,8 @@ static int cell_store(struct file_queue *me, struct hf_request *request,
                       struct cell *cell, hf_error *why)
 {
     char tmp[32];
-    uint64_t version = 0;
+    struct cell_head head = { 0 };
+    int fd = -1;
     int rc = version_check(me, request, cell, why); /* spares a hopeless write */
 
     if (rc != 1)
@@ -296,19 +318,23 @@ static int cell_store(struct file_queue *me, struct hf_request *request,
     hf__home_tmp(tmp, me->slot);
     if (request->data) {
         cell_fill(me, cell, request);
-        version = cell->head.version;
+        head = cell->head;
         rc = tmp_write(me, tmp, cell, why);
         if (rc != 0)
             return rc;
     }
     rc = hf__guard_enter(me, why);
     if (rc == 0) {
-        rc = cell_replace(me, request, tmp, cell, why);
+        rc = cell_replace(me, request, tmp, &head, cell, &fd, why);
         hf__guard_leave(me);
+    }
+    if (fd >= 0) {
+        fdatasync(fd);
+        close(fd);
     }
     if (rc == 1) {
         fsync(me->dir_fd);
-        request->result = version;
+        request->result = head.version;
         return 0;
     }
     if (request->data)

@@ -29,7 +29,7 @@
 
 #define SPINS 100
 #define SLICE_NS (50 * HF_NS_PER_MS)
-#define SHORT_NS (5 * HF_NS_PER_MS) /* after a wait that was in vain */
+#define SHORT_NS (5 * HF_NS_PER_MS) /* while its owner is known to be stopped */
 
 uint32_t hf__file_failpoint;
 int hf__file_fail_signal = SIGKILL;
@@ -124,7 +124,7 @@ static int guard_fail(struct file_queue *me, const struct inside *inside, hf_err
  * leaves at that moment is none. */
 static int lock_patiently(struct file_queue *me, struct inside *ret_inside)
 {
-    int64_t slice = me->guard_late && !me->open_until ? SHORT_NS : SLICE_NS;
+    int64_t slice = me->guard_stopped && !me->open_until ? SHORT_NS : SLICE_NS;
     int32_t stopped = 0;
 
     do {
@@ -137,7 +137,6 @@ static int lock_patiently(struct file_queue *me, struct inside *ret_inside)
             break;
         stopped = ret_inside->word ? ret_inside->pid : 0;
     } while (hf__now() < me->open_until);
-    me->guard_late = true;
     return ETIMEDOUT;
 }
 
@@ -155,7 +154,7 @@ int hf__guard_enter(struct file_queue *me, hf_error *why)
     }
     if (sys != 0 && sys != EOWNERDEAD)
         return hf__fail_sys(why, HF_ECORRUPT, sys, "the guard of the state file");
-    me->guard_late = me->guard_stopped = false;
+    me->guard_stopped = false;
     __atomic_store_n(&head->guard_space, me->space, __ATOMIC_RELAXED);
     __atomic_store_n(&head->guard_pid, me->pid, __ATOMIC_RELAXED);
     if (sys == EOWNERDEAD) {

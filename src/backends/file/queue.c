@@ -62,16 +62,22 @@ static int files_open(struct file_queue *me, hf_error *why)
     return rc;
 }
 
-/* Somebody may remove the files while we open them, one who came to look (slots.c) or
- * a person: then we begin again. From the slot on they stay. */
+/* The directory is gone, or the state file that was opened is no longer the one in it:
+ * then what open() found says nothing. */
+static bool files_gone(const struct file_queue *me)
+{
+    return hf__home_gone(me->dir_fd) ||
+           (me->region.fd >= 0 && !hf__region_there(&me->region, me->dir_fd));
+}
+
+/* The files may be removed while we open them, by a session that came to look (slots.c)
+ * or by a person: then we begin again. From the slot on they stay. */
 static int files_open_surely(struct file_queue *me, hf_error *why)
 {
     for (int i = 0; i < OPEN_TRIES; i++) {
         int rc = files_open(me, why);
 
-        if (rc == 0 && hf__region_there(&me->region, me->dir_fd))
-            return 0;
-        if (rc != 0 && !hf__home_gone(me->dir_fd))
+        if (!files_gone(me))
             return rc;
         hf__slot_leave(me);
         files_close(me, false);
@@ -108,11 +114,12 @@ static void stakes_free(struct file_queue *me, bool forked)
             hf__stake_free(stake);
             continue;
         }
+        me->host->ops->stop_timer(me->host, &stake->timer); /* our own memory */
         hf__list_remove(link);
         hf__free(stake);
     }
     hf__free(me->numbers);
-    if (me->retry.callback && !forked)
+    if (me->retry.callback)
         me->host->ops->stop_timer(me->host, &me->retry);
 }
 

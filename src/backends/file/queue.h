@@ -96,8 +96,7 @@ struct file_queue {
     bool home_made;               /* the directory of our own was not there, */
     bool visit;                   /* and all that this session does is to look: */
     bool effaced;                 /* its files went with it */
-    bool guard_late;              /* the last wait for the guard was in vain, */
-    bool guard_stopped;           /* because somebody is stopped inside */
+    bool guard_stopped;           /* the last wait was in vain: its owner is stopped */
     struct queue_target *targets; /* room for SLOT_COUNT; made when first needed, */
     struct queue_peer *peers;     /* as are these */
     struct hf_link stakes;

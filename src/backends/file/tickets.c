@@ -164,14 +164,19 @@ static void answer_failed(struct file_queue *me, struct hf_ticket *ticket,
     me->host->ops->failed(me->host, ticket, why);
 }
 
-/* The guard was not to be had: nothing has happened, ask again soon. */
+/* The guard was not to be had: nothing has happened, ask again soon. A try has one
+ * request timeout in all, and core's back-off would spend most of it asleep. */
 static void answer_later(struct file_queue *me, struct hf_ticket *ticket,
                          const hf_error *why)
 {
-    if (why->code != HF_EUNREACHABLE || (ticket->flags & HF_TICKET_TRY))
+    bool try = ticket->flags & HF_TICKET_TRY;
+
+    if (why->code != HF_EUNREACHABLE || try)
         answer_failed(me, ticket, why);
     else
         me->host->ops->queued(me->host, ticket, GUARD_RETRY_NS);
+    if (why->code == HF_EUNREACHABLE && try && !me->guard_stopped)
+        me->host->ops->notice(me->host, ticket);
 }
 
 static int ticket_prepare(struct file_queue *me, struct hf_ticket *ticket,
