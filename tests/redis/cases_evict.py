@@ -252,6 +252,13 @@ def case_inspect_others(w):
     w.redis("ZADD", w.timeout, w.ms() + 90000, raw(0xFE00))
     assert rows(w) == [["h", "e", owner(1), 1, 3, 0],
                        ["h", "e", owner(0xFE00), 1, 3, 0]]
+    w.redis("ZADD", w.timeout, w.ms() - 1, raw(1))  # over: not a holder any more
+    w.redis("ZADD", w.timeout, "-inf", raw(0xFE01))
+    assert rows(w) == [["h", "e", owner(0xFE00), 1, 3, 0]]
+    w.redis("FLUSHALL")
+    w.take_count(1, permits=2)
+    w.redis("ZADD", w.permits, w.ms(), owner(1))
+    assert rows(w) == []
     w.redis("FLUSHALL")
     w.latch_set(4, 1)
     w.latch_wait(1)

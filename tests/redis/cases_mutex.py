@@ -435,6 +435,17 @@ def case_fair_head_leaves(w):
     assert w.keys() == []
 
 
+def case_fair_only_waiter_leaves(w):
+    """Nobody is behind it, so nobody is told; an error here is hidden by the repeat."""
+    w.take(1, "f")
+    assert w.take(2, "f")[0] == 2
+    assert w.leave(2, "f") == 1
+    assert fair_line(w) == [] and w.record(2) is None and w.heard() == []
+    assert w.hash(w.name) == {owner(1): "1"}
+    w.leave(1, "f")
+    assert w.keys() == []
+
+
 def case_fair_head_leaves_redisson_behind(w):
     java = w.listen(w.channel + ":" + JAVA)
     w.take(1, "f")

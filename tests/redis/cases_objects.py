@@ -49,6 +49,17 @@ def case_latch_exactly(w):
     assert gone(w) == []
 
 
+def case_latch_stays_one(w):
+    """Who waited for the name as something else, and leaves, takes no note away."""
+    w.latch_set(2, 1)
+    for leave in (lambda: w.leave(1), lambda: w.leave(1, "f"), lambda: w.leave_rw(1, "w"),
+                  lambda: w.leave_count(1), lambda: w.leave_count(1, "e")):
+        assert leave() == 0
+        refused("mismatch", w.take_count, 2, permits=2)
+    assert w.redis("GET", w.name) == "2"
+    assert w.latch_down(2, 2) == 0 and gone(w) == []
+
+
 def case_latch_of_redisson(w):
     w.redis("SET", w.name, 2)
     assert w.latch_wait(1)[0] == 2 and w.latch_wait(2)[0] == 2
@@ -76,6 +87,22 @@ def case_latch_opened_by_redisson_and_set_again(w):
     assert gone(w) == []
 
 
+def case_latch_get(w):
+    assert w.latch_get() == 0 and w.keys() == []
+    w.latch_set(3, 1)
+    assert w.latch_get() == 3
+    calls(w, 2)
+    assert w.redis("GET", w.name) == "3"
+    w.latch_down(2, 2)
+    assert w.latch_get() == 1
+    w.latch_down(2, 3)
+    assert w.latch_get() == 0
+    w.redis("SET", w.name, 7)  # one of Redisson's
+    assert w.latch_get() == 7
+    w.redis("SET", w.name, "9" * 40)
+    assert w.latch_get() == 2 ** 53
+
+
 def case_latch_mismatch(w):
     for make in (("HSET", w.name, "a", 1), ("SET", w.name, "abc")):
         w.redis("DEL", w.name)
@@ -83,11 +110,13 @@ def case_latch_mismatch(w):
         refused("mismatch", w.latch_set, 1, 1)
         refused("mismatch", w.latch_down, 1, 1)
         refused("mismatch", w.latch_wait, 1)
+        refused("mismatch", w.latch_get)
         assert w.keys() == [w.name]
     w.redis("DEL", w.name)
     w.take_count(1)
     refused("mismatch", w.latch_set, 1, 1)
     refused("mismatch", w.latch_down, 1, 1)
+    refused("mismatch", w.latch_get)
     w.leave_count(1)
     w.latch_set(1, 1)
     refused("mismatch", w.take_count, 1)

@@ -148,12 +148,18 @@ def case_leave_simple(w):
 
 
 def all_come_back(w, kind, command):
-    """When every lease is over all the permits can be had."""
-    w.pass_time(25)
-    for number in (3, 4):
-        reply = w.take_count(number, kind, limit=2, ttl=20)
-        assert reply[0] == 1, f"-{command}: {reply}"
-    assert w.take_count(5, kind, limit=2, flags="t")[0] == 3, command
+    """When every lease is over all the permits can be had, and no more than those. On a
+    busy machine the new leases may be over before all has been asked: then once more."""
+    while True:
+        w.pass_time(25)
+        begin = w.ms()
+        for number in (3, 4):
+            reply = w.take_count(number, kind, limit=2, ttl=20)
+            assert reply[0] == 1, f"-{command}: {reply}"
+        last = w.take_count(5, kind, limit=2, flags="t", ttl=20)[0]
+        if last == 3:
+            return
+        assert w.ms() - begin >= 20, command
 
 
 def case_permits(w):

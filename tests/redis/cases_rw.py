@@ -137,6 +137,8 @@ def case_downgrade(w):
     assert w.redis("PTTL", w.reader_key(1)) > 49000
     assert w.heard()[0][1].startswith("g 2 ")
     assert w.downgrade(1) == 1 and w.downgrade(3) == 0 and w.downgrade(9) == 0
+    # a renewal on its way when the writer turned: the reader has the lease
+    assert w.renew(("w", 1, 70000)) == [1] and w.redis("PTTL", w.reader_key(1)) > 69000
     w.leave_rw(1, "r")
     w.leave_rw(2, "r")
     assert owner(3) + ":write" in w.hash(w.name)

@@ -196,6 +196,9 @@ class World:
     def latch_set(self, count, request):
         return self.run("latch_set", self.latch_keys(request), count, "%032x" % request)
 
+    def latch_get(self):
+        return self.run("latch_get", self.latch_keys()[:2])
+
     def latch_down(self, by, request):
         return self.run("latch_down", self.latch_keys(request), by, "%032x" % request)
 

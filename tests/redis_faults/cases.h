@@ -30,6 +30,7 @@ extern const struct fault_case name_cases[];       /* names like keys */
 extern const struct fault_case ending_cases[];   /* cancelled with answers under way */
 extern const struct fault_case looking_cases[];  /* thousands of rows, other keys */
 extern const struct fault_case stranger_cases[]; /* layout=simple beside others */
+extern const struct fault_case plain_cases[];    /* script=off */
 
 /* ---- The case's world ------------------------------------------------------------ */
 
@@ -49,12 +50,16 @@ void world_kill(void);
 void world_done(void); /* all of it, from whatever state */
 
 /* A client on the server's socket; or through the proxy, which is started if there is
- * none, with requests that are given up after REQUEST_MS. `user` "" or "name:word@". */
+ * none, with connections that are given up after REQUEST_MS without a reply. `user` ""
+ * or "name:word@". */
 hf_client *opened(void);
 hf_client *opened_through(const char *user);
 void url_through(char *url, size_t size, const char *user);
 
 #define REQUEST_MS 200
+/* What a busy machine may add to a time that is checked. Also the request timeout of
+ * such a client: its connection is given up, made again and asked well within it. */
+#define BUSY_MS 3000
 
 /* A lease that a test waits out; one that is renewed in time on a busy machine too. */
 #define LEASE_MS 1000

@@ -20,7 +20,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define CASE_SECONDS 120
+#define CASE_SECONDS 300
 #define TABLE_MAX 16384
 
 static int total, failures;
@@ -106,10 +106,10 @@ static void case_run(const struct fault_case *one)
 
 int main(int argc, char **argv)
 {
-    const struct fault_case *const groups[] = { connection_cases, server_cases,
-                                                access_cases,     wire_cases,
-                                                name_cases,       ending_cases,
-                                                looking_cases,    stranger_cases };
+    const struct fault_case *const groups[] = {
+        connection_cases, server_cases,  access_cases,   wire_cases, name_cases,
+        ending_cases,     looking_cases, stranger_cases, plain_cases
+    };
     const char *pick = NULL;
     world.protocol = 3;
     for (int i = 1; i < argc; i++)

@@ -43,7 +43,7 @@ static hf_client *client_open(const char *url)
     hf_client *client = NULL;
     hf_error why = { 0 };
     hf_options options = HF_OPTIONS_INIT;
-    options.request_timeout_ms = strstr(url, "timeout=") ? 2 * REQUEST_MS : 0;
+    options.request_timeout_ms = strstr(url, "timeout=") ? BUSY_MS : 0;
     if (hf_open(url, &options, &client, &why) != 0)
         check_failed(__FILE__, __LINE__, "hf_open: %s: %s", hf_error_name(why.code),
                      why.text);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A bad network between client and server: replies that get lost, are cut, come late,
- * in crumbs, or are something else. Requests are given up after REQUEST_MS here, and
- * the connection with them. Whatever came back, one grant was given and one is known.
+ * in crumbs, or are something else. A connection without a reply is given up after
+ * REQUEST_MS here. Whatever came back, one grant was given and one is known.
  */
 #include "cases.h"
 
@@ -177,7 +177,7 @@ static void delayed(void)
     int64_t since = real_ms();
     int rc = lock(client, "delayed", 1000, LEASE_MS, &none);
     CHECK_ONE_OF(rc, HF_EUNREACHABLE, HF_EUNCERTAIN);
-    CHECK(real_ms() - since <= 1000 + 4 * REQUEST_MS + 500);
+    CHECK(real_ms() - since <= 1000 + BUSY_MS);
     proxy_mode(world.proxy, PROXY_PASS, 0);
     int64_t back = check_recovers(client);
     check_nothing_left(LEASE_MS);
@@ -198,7 +198,7 @@ static void black_hole(void)
     int rc = lock(client, "other", 300, LEASE_MS, &none);
     CHECK_ONE_OF(rc, HF_EUNREACHABLE, HF_EUNCERTAIN);
     EVENTUALLY(atomic_load(&events.lost) == 1);
-    CHECK(real_ms() - since <= LEASE_MS + 500);
+    CHECK(real_ms() - since <= LEASE_MS + BUSY_MS);
     CHECK_EQ(events.doubtful, 1);
     CHECK_ONE_OF(hf_release(hold, NULL), HF_ELOST, HF_EUNCERTAIN);
     EVENTUALLY(rival_try("held")); /* free by the end of the lease */
@@ -251,13 +251,11 @@ static const struct nonsense nonsenses[] = {
     { "deep nesting",
       TEXT("*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n"), 0 },
     { "a negative length", TEXT("$-7\r\n"), 0 },
-    { "an answer of another kind", TEXT("+OK\r\n"), HF_ECORRUPT },
-    { "nil", TEXT("$-1\r\n"), HF_ECORRUPT },
-    { "an empty array", TEXT("*0\r\n"), HF_ECORRUPT },
-    { "a grant without token", TEXT("*5\r\n:1\r\n:0\r\n:1\r\n:1000\r\n:1\r\n"),
-      HF_ECORRUPT },
-    { "a grant of the past", TEXT("*5\r\n:1\r\n:7\r\n:1\r\n:-1000\r\n:1\r\n"),
-      HF_ECORRUPT },
+    { "an answer of another kind", TEXT("+OK\r\n"), 0 },
+    { "nil", TEXT("$-1\r\n"), 0 },
+    { "an empty array", TEXT("*0\r\n"), 0 },
+    { "a grant without token", TEXT("*5\r\n:1\r\n:0\r\n:1\r\n:1000\r\n:1\r\n"), 0 },
+    { "a grant of the past", TEXT("*5\r\n:1\r\n:7\r\n:1\r\n:-1000\r\n:1\r\n"), 0 },
     { "an error", TEXT("-ERR no such luck\r\n"), HF_EREFUSED },
     { "LOADING", TEXT("-LOADING Redis is loading the dataset in memory\r\n"), 0 },
     { "BUSY", TEXT("-BUSY Redis is busy running a script.\r\n"), 0 },

@@ -23,6 +23,8 @@
 #define REQUEST_NS INT64_C(5000000000)
 #define CLOSE_NS INT64_C(2000000000)
 
+const char *fake_program = "fake";
+
 static _Atomic uint64_t next_id = 1;
 
 static struct fake_host *fake_of(struct hf_host *host)
@@ -97,8 +99,9 @@ static void host_withdrawn(struct hf_host *host, struct hf_ticket *ticket,
 static void host_renewed(struct hf_host *host, struct hf_ticket *ticket,
                          enum hf_renewal answer, const struct hf_lease *lease)
 {
-    (void)lease;
-    note(host, FAKE_RENEWED, ticket, (int)answer);
+    struct fake_answer *told = note(host, FAKE_RENEWED, ticket, (int)answer);
+    if (lease)
+        told->lease = *lease;
 }
 
 static void host_event(struct hf_host *host, struct hf_ticket *ticket,
@@ -110,9 +113,10 @@ static void host_event(struct hf_host *host, struct hf_ticket *ticket,
 static void host_reason(struct hf_host *host, struct hf_ticket *ticket,
                         const char *text)
 {
-    (void)host;
+    struct fake_host *fake = fake_of(host);
     (void)ticket;
-    (void)text;
+    snprintf(fake->reason, sizeof(fake->reason), "%s", text);
+    fake->reason_count++;
 }
 
 static void host_answered(struct hf_host *host, struct hf_request *request, int rc,
@@ -165,6 +169,7 @@ static void host_progress(struct hf_host *host, struct hf_request *request)
 {
     (void)request;
     ck_assert_uint_gt(fake_of(host)->calls, 0);
+    fake_of(host)->progress_count++;
 }
 
 /* ---- Loop ------------------------------------------------------------------------ */
@@ -315,8 +320,9 @@ int fake_open_why(struct fake_host *fake, const struct hf_backend *store,
     memset(fake, 0, sizeof(*fake));
     if (rc < 0)
         return rc;
-    fake->host =
-        (struct hf_host){ .ops = &ops, .program = "fake", .request_ns = REQUEST_NS };
+    fake->host = (struct hf_host){ .ops = &ops,
+                                   .program = fake_program,
+                                   .request_ns = REQUEST_NS };
     fake->store = store;
     fake->clock = clock;
     fake->thread = pthread_self();

@@ -44,6 +44,7 @@ struct fake_answer {
     int code;          /* failed, answered: rc. Else which withdrawal, renewal, event */
     int64_t retry_ns;
     struct hf_grant grant;
+    struct hf_lease lease; /* of renewed */
     hf_error why;
 };
 
@@ -90,9 +91,13 @@ struct fake_host {
     char cell[HF_CELL_MAX + 1]; /* of the last cell get */
     size_t cell_len;
     struct fake_watch watches[FAKE_SLOTS]; /* callback NULL: free */
-    unsigned wakes;                        /* how often a descriptor was ready */
+    char reason[256];                      /* the last one that was told */
+    unsigned reason_count, progress_count;
+    unsigned wakes; /* how often a descriptor was ready */
     struct hf_timer *timers[FAKE_SLOTS];
 };
+
+extern const char *fake_program; /* what sessions are told to be part of */
 
 /* Opens a session. `clock` NULL: the real one. 0 or what open() said; after an error
  * nothing is left to close. */

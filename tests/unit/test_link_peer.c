@@ -197,6 +197,34 @@ START_TEST(refusals)
 }
 END_TEST
 
+/* What a server says of itself, as far as it makes sense. */
+START_TEST(versions)
+{
+    static const struct {
+        const char *hello, *version;
+    } rows[] = {
+        { "%1\r\n+version\r\n+7.0.15-rc1\r\n", "7.0.15" },
+        { "%1\r\n+version\r\n+7.2.3.4.5.6.7.8.9.10.11.12.13.14\r\n",
+          "7.2.3.4.5.6.7.8.9.10.11" },
+        { "*3\r\n+version\r\n+6.2\r\n+version\r\n", "6.2" },
+        { "*2\r\n+version\r\n:4\r\n", "" },
+        { "*2\r\n+other\r\n+4.0\r\n", "" },
+        { "+OK\r\n", "" },
+        { "$31\r\nversion 4 of something or other\r\n", "" },
+        { "*0\r\n", "" },
+    };
+    char lines[256];
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        snprintf(lines, sizeof lines, "%s" INBOX PONG, rows[i].hello);
+        peer_begin(lines, NULL, NULL);
+        struct link_settings settings = peer_settings();
+        open_to(0, &settings, "");
+        ck_assert_str_eq(link_version(stage.link), rows[i].version);
+        end();
+    }
+}
+END_TEST
+
 START_TEST(no_password_in_words)
 {
     static const char *const said[] = {
@@ -326,6 +354,25 @@ START_TEST(a_refused_channel)
 }
 END_TEST
 
+/* What the server refuses is settled, too: nothing of it is left. */
+START_TEST(a_refused_end)
+{
+    open_fine();
+    ck_assert_int_eq(stage_subscribe(&stage, "a"), 0);
+    say("-NOPERM no\r\n");
+    call(1);
+    say(":1\r\n");
+    STAGE_UNTIL(&stage, stage.reply_count == 1);
+    ck_assert_uint_eq(stage.subscribed_count, 0);
+    ck_assert_uint_eq(stage.link->channel_count, 1);
+    stage_unsubscribe(&stage, "a");
+    say("-NOPERM no\r\n");
+    STAGE_UNTIL(&stage, stage.link->channel_count == 0);
+    ck_assert_uint_eq(stage.downs, 0);
+    end();
+}
+END_TEST
+
 /* ---- Time ------------------------------------------------------------------------ */
 
 /* Of many calls each reply gives the others new time; messages and silence do not. */
@@ -351,7 +398,53 @@ START_TEST(a_reply_moves_the_deadline)
     watch.now_ns += 1;
     STAGE_UNTIL(&stage, stage.downs == 1);
     ck_assert_int_eq(stage.replies[3].code, HF_EUNCERTAIN);
+    ck_assert_int_ge(stage.link->timer.at_ns - watch.now_ns, 20 * HF_NS_PER_MS);
     end();
+}
+END_TEST
+
+/* A subscription that is not confirmed in time, long after the last word. */
+START_TEST(a_subscription_has_a_deadline)
+{
+    struct fake_clock watch = { .now_ns = 1000 * HF_NS_PER_S };
+
+    peer_begin(FINE, NULL, NULL);
+    struct link_settings settings = peer_settings();
+    ck_assert_int_eq(stage_open(&stage, &settings, &watch), 0);
+    ck_assert_int_eq(pthread_join(peer.thread, NULL), 0);
+    watch.now_ns += 6 * HF_NS_PER_S;
+    stage_turn(&stage);
+    ck_assert_int_eq(stage_subscribe(&stage, "news"), 0);
+    watch.now_ns += 5 * HF_NS_PER_S - 1;
+    stage_turn(&stage);
+    ck_assert_uint_eq(stage.downs, 0);
+    watch.now_ns += 1;
+    STAGE_UNTIL(&stage, stage.downs == 1);
+    end();
+}
+END_TEST
+
+/* Up for more than two seconds it was well: the next try comes soon. Lost at once, it
+ * was not. */
+START_TEST(a_while_makes_it_well)
+{
+    for (int well = 0; well <= 1; well++) {
+        struct fake_clock watch = { .now_ns = 1000 * HF_NS_PER_S };
+        peer_begin(FINE, NULL, NULL);
+        struct link_settings settings = peer_settings();
+        ck_assert_int_eq(stage_open(&stage, &settings, &watch), 0);
+        ck_assert_int_eq(pthread_join(peer.thread, NULL), 0);
+        stage.link->attempts = 6; /* in vain, before this one */
+        watch.now_ns += 2 * HF_NS_PER_S + well;
+        shutdown(peer.fd, SHUT_RDWR);
+        STAGE_UNTIL(&stage, stage.downs == 1);
+        int64_t pause = stage.link->timer.at_ns - watch.now_ns;
+        if (well)
+            ck_assert_int_lt(pause, 40 * HF_NS_PER_MS);
+        else
+            ck_assert_int_ge(pause, HF_NS_PER_S);
+        end();
+    }
 }
 END_TEST
 
@@ -382,7 +475,8 @@ START_TEST(calls_gather_while_answers_are_awaited)
 END_TEST
 
 UNIT_MAIN("link_peer", old_servers, what_passes_is_waited_for,
-          waiting_ends_with_the_deadline, refusals, no_password_in_words,
+          waiting_ends_with_the_deadline, refusals, versions, no_password_in_words,
           pieces_are_put_together, errors_are_passed_on, what_does_not_fit_ends_it,
-          messages_without_sense_are_dropped, a_refused_channel,
-          a_reply_moves_the_deadline, calls_gather_while_answers_are_awaited)
+          messages_without_sense_are_dropped, a_refused_channel, a_refused_end,
+          a_reply_moves_the_deadline, a_subscription_has_a_deadline,
+          a_while_makes_it_well, calls_gather_while_answers_are_awaited)

@@ -167,7 +167,8 @@ START_TEST(info_names_its_lock)
     static const char *const some[] = { "x", "{x}", "a{x}", "x}y", "a{b", ":", ":{x}" };
     static const char *const none[] = { "holdfast_info:",     "holdfast_info:x",
                                         "holdfast_info:{}",   "holdfast_info::x",
-                                        "holdfast_queue:{x}", "holdfast_info:{x}y" };
+                                        "holdfast_queue:{x}", "holdfast_info:{x}y",
+                                        "holdfast_info.{x}" };
     struct resp_arg name;
     char key[KEY_SIZE];
     for (size_t i = 0; i < sizeof some / sizeof some[0]; i++) {
@@ -197,8 +198,11 @@ START_TEST(refused_names)
     ck_assert(accepted(HF_MUTEX, "x:timeout") && !accepted(HF_MUTEX, "{x}:timeout"));
     ck_assert(!accepted(HF_MUTEX, "{x}:me:rwlock_timeout:12"));
     ck_assert(accepted(HF_MUTEX, "{x}:me:rwlock_timeout:"));
+    ck_assert(accepted(HF_MUTEX, "{x}:me:rwlock_timeout:-1"));
+    ck_assert(accepted(HF_MUTEX, "{x}:me:rwlock_timeout:a1"));
     ck_assert(accepted(HF_MUTEX, "holdfast_info") &&
               accepted(HF_MUTEX, "holdfast_x:y"));
+    ck_assert(accepted(HF_MUTEX, "holdfast_info2:y"));
     ck_assert(accepted(HF_MUTEX, "redisson_lock__channel:{x}"));
     ck_assert(!accepted(HF_MUTEX, "redisson_unlock_latch:{x}:0"));
     ck_assert_int_eq(simple_check("holdfast_queue:{x}"), HF_EINVAL);

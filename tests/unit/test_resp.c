@@ -236,6 +236,7 @@ START_TEST(bad_input)
         ":-9223372036854775809\r\n",
         ":99999999999999999999\r\n",
         ":00000000000000000000",
+        "=1\r\nx\r\n:1\r\n",
         "$-2\r\n",
         "$5\r\nhelloXX",
         "$5\r\nhello\rX",
@@ -346,6 +347,40 @@ START_TEST(texts_are_compared)
 END_TEST
 
 /* As Redis 5 to 6.2 and 7 say it. */
+/* Only lists have elements; a text is as long as it is, and has none. */
+START_TEST(elements)
+{
+    size_t used;
+    ck_assert_int_eq(resp_read("+ab\r\n", 5, nodes, 8, &used), RESP_WHOLE);
+    ck_assert_ptr_null(resp_at(nodes, 0, 0));
+    ck_assert_int_eq(resp_read("*2\r\n:1\r\n:2\r\n", 12, nodes, 8, &used), RESP_WHOLE);
+    ck_assert_int_eq(resp_at(nodes, 0, 1)->number, 2);
+    ck_assert_ptr_null(resp_at(nodes, 0, 2));
+    ck_assert_ptr_null(resp_at(nodes, 1, 0));
+    ck_assert_int_eq(resp_read(">1\r\n:1\r\n", 8, nodes, 8, &used), RESP_WHOLE);
+    ck_assert_ptr_nonnull(resp_at(nodes, 0, 0));
+}
+END_TEST
+
+/* A line has an end, or it is none. */
+START_TEST(long_lines)
+{
+    enum { LINE = 64 << 10 };
+    static char text[LINE + 8];
+    size_t used;
+    memset(text, 'x', sizeof text);
+    text[0] = '+';
+    memcpy(text + LINE, "\r\n", 2); /* the last place where it may stand */
+    ck_assert_int_eq(resp_read(text, LINE + 2, nodes, 8, &used), RESP_WHOLE);
+    ck_assert_uint_eq(nodes[0].len, LINE - 1);
+    text[LINE] = 'x';
+    memcpy(text + LINE + 1, "\r\n", 2);
+    ck_assert_int_eq(resp_read(text, LINE + 3, nodes, 8, &used), RESP_BAD);
+    ck_assert_int_eq(resp_read(text, LINE, nodes, 8, &used), RESP_MORE);
+    ck_assert_int_eq(resp_read(text, 0, nodes, 8, &used), RESP_MORE);
+}
+END_TEST
+
 START_TEST(what_a_script_met)
 {
 #define FAILED "-ERR Error running script (call to f_e52a49f0): "
@@ -459,5 +494,5 @@ END_TEST
 
 UNIT_MAIN("resp", a_prefix_asks_for_more, the_next_reply_is_not_touched,
           nodes_form_a_tree, scalars, aggregates, attributes_are_skipped, bad_input,
-          long_strings, many_nodes, texts_are_compared, what_a_script_met,
-          numbers_as_text, commands, commands_can_be_read)
+          long_strings, many_nodes, texts_are_compared, elements, long_lines,
+          what_a_script_met, numbers_as_text, commands, commands_can_be_read)

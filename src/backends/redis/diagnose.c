@@ -15,6 +15,7 @@
 enum part { PART_INFO = 1, PART_TIME = 2, PART_SCRIPT = 3 };
 
 #define CLOCK_FAR_US INT64_C(500000)
+#define EPOCH_MAX_S INT64_C(100000000000) /* further is no clock */
 
 static void tell(struct redis_session *me, struct hf_request *request, int level,
                  const char *topic, const char *what, const char *fix)
@@ -119,9 +120,9 @@ static void look_at_clock(struct redis_session *me, struct hf_request *request,
 {
     int64_t seconds = 0, micros = 0;
     char what[160];
-    const struct resp *first = resp_at(nodes, 0, 0), *second = resp_at(nodes, 0, 1);
-    if (!first || !second || !resp_number(first, &seconds) ||
-        !resp_number(second, &micros))
+    if (!resp_number(resp_at(nodes, 0, 0), &seconds) ||
+        !resp_number(resp_at(nodes, 0, 1), &micros) || seconds < 0 ||
+        seconds > EPOCH_MAX_S || micros < 0 || micros >= 1000000)
         return;
     int64_t apart = seconds * 1000000 + micros - (int64_t)hf__wall_us();
     int64_t size = apart < 0 ? -apart : apart;
@@ -163,7 +164,7 @@ static void diagnose_reply(void *session, void *subject, uint64_t part,
         return;
     }
     me->host->ops->progress(me->host, request);
-    if (part == PART_INFO && rc == 0 && nodes[0].type == RESP_TEXT) {
+    if (part == PART_INFO && nodes[0].type == RESP_TEXT) {
         look_at_version(me, request, nodes);
         look_at_memory(me, request, nodes);
         look_at_disk(me, request, nodes);

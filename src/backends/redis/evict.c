@@ -145,6 +145,8 @@ void evict_asked(struct redis_session *me, struct hf_ticket *ticket,
                  const struct evict_wish *wish)
 {
     uint64_t now = ticket->store[3] ? ticket->store[3] : wish->first;
+    if (link_is_crowded(me->link))
+        return; /* it will be asked again; a flood must not fill the memory */
     if (wish->token != now) {
         redis_renew(me, &ticket, 1, HF_CHECK); /* which brings the right one */
         answer(me, ticket, wish, 'x');

@@ -23,7 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DETAIL_PARTS = 5, ROW_PARTS = 10, PIPELINE = 64 };
+enum { DETAIL_PARTS = 5, ROW_PARTS = 10, PIPELINE = 64, NAMES_BYTES_MAX = 256 << 20 };
 
 struct survey {
     struct hf_link link;
@@ -36,6 +36,7 @@ struct survey {
     uint32_t flight;    /* answers to those before are dropped */
     bool paging;        /* one name alone, until its last page */
     size_t count, room; /* names found, sorted and single before they are asked for */
+    size_t bytes;       /* of them */
     char **names;
 };
 
@@ -99,6 +100,9 @@ static void survey_heard(struct redis_session *me, struct survey *survey,
 
 static bool survey_add(struct survey *survey, const char *name, size_t len)
 {
+    survey->bytes += len + sizeof(*survey->names);
+    if (survey->bytes > NAMES_BYTES_MAX)
+        return false; /* a walk that will not end */
     if (survey->count == survey->room) {
         size_t room = survey->room ? 2 * survey->room : 64;
         char **names = hf__realloc(survey->names, survey->room * sizeof(*names),
@@ -163,9 +167,11 @@ static char letter_at(const struct resp *nodes, size_t row, size_t index)
  * as the host. */
 static void split_details(const struct resp *details, struct row *row)
 {
+    if (details->type != RESP_TEXT || details->len == 0)
+        return;
     const char *at = details->text, *end = at + details->len;
-    size_t first = details->len && memchr(at, '\x1f', details->len) ? 0 : 1;
-    for (size_t i = first; i < DETAIL_PARTS && details->type == RESP_TEXT; i++) {
+    size_t first = memchr(at, '\x1f', details->len) ? 0 : 1;
+    for (size_t i = first; i < DETAIL_PARTS; i++) {
         const char *stop =
             i + 1 < DETAIL_PARTS ? memchr(at, '\x1f', (size_t)(end - at)) : NULL;
         size_t len = (size_t)((stop ? stop : end) - at);
@@ -188,6 +194,25 @@ static bool read_row(const struct resp *nodes, size_t index, struct row *row)
     return true;
 }
 
+static int64_t at_least(int64_t number, int64_t least)
+{
+    return number > least ? number : least;
+}
+
+static uint32_t small(int64_t number)
+{
+    if (number < 0)
+        return 0;
+    return number < UINT32_MAX ? (uint32_t)number : UINT32_MAX;
+}
+
+/* What is left of a lease: PTTL says -1 where there is none, and other numbers below 0
+ * are of leases that are over. */
+static int64_t left_of(int64_t number)
+{
+    return number == HF_FOREVER ? HF_FOREVER : at_least(number, 0);
+}
+
 static void tell_row(struct redis_session *me, struct survey *survey, const char *name,
                      const struct row *row)
 {
@@ -203,13 +228,13 @@ static void tell_row(struct redis_session *me, struct survey *survey, const char
         .role = row->letters[0] == 'h'   ? HF_HOLDER
                 : row->letters[0] == 'w' ? HF_WAITER
                                          : HF_OBJECT,
-        .token = (uint64_t)row->number[3],
-        .permits = (uint32_t)row->number[4],
-        .limit = counted ? (uint32_t)row->number[5] : 1,
-        .place = (uint32_t)row->number[6],
-        .pid = strtoll(row->text[2], NULL, 10),
-        .since_ms = row->number[7],
-        .left_ms = row->number[8],
+        .token = (uint64_t)at_least(row->number[3], 0),
+        .permits = small(row->number[4]),
+        .limit = counted ? small(row->number[5]) : 1,
+        .place = small(row->number[6]),
+        .pid = at_least(strtoll(row->text[2], NULL, 10), 0),
+        .since_ms = at_least(row->number[7], -1),
+        .left_ms = left_of(row->number[8]),
     };
     me->host->ops->entry(me->host, survey->request, &entry);
 }
@@ -342,7 +367,8 @@ static void scan_reply(void *session, void *subject, uint64_t word,
     survey_heard(me, survey, nodes);
     const struct resp *cursor = rc == 0 ? resp_at(nodes, 0, 0) : NULL;
     const struct resp *found = rc == 0 ? resp_at(nodes, 0, 1) : NULL;
-    if (rc == 0 && (!cursor || !found || found->type != RESP_ARRAY))
+    if (rc == 0 &&
+        (!cursor || cursor->type != RESP_TEXT || !found || found->type != RESP_ARRAY))
         rc = hf__fail(&why, HF_ECORRUPT, "the server's answer to SCAN makes no sense");
     if (rc != 0 && !survey->hashes)
         survey_fail(survey, rc, &why);

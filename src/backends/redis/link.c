@@ -27,7 +27,7 @@
 #define BACKOFF_LAST_NS (2 * HF_NS_PER_S)
 #define SILENCE_NS (15 * HF_NS_PER_S)
 
-enum { BACKOFF_DOUBLINGS = 6 };
+enum { BACKOFF_DOUBLINGS = 6, CROWD = 1024 };
 
 /* ---- Time ------------------------------------------------------------------------ */
 
@@ -168,7 +168,6 @@ static int stream_make(struct link *link, unsigned index, hf_error *why)
 {
     struct wire *wire = &link->wires[index];
 
-    wire->link = link;
     if (wire->stream)
         return 0;
     return hf__stream_new(link->host, &link->settings.stream, &stream_user, wire,
@@ -416,6 +415,11 @@ void link_close(struct link *link, bool forked)
 bool link_is_up(const struct link *link)
 {
     return link->state == LINK_UP;
+}
+
+bool link_is_crowded(const struct link *link)
+{
+    return link->wires[0].end - link->wires[0].first > CROWD;
 }
 
 const char *link_version(const struct link *link)

@@ -61,6 +61,8 @@ void link_mute(struct link *link);
 void link_settle(struct link *link, int64_t patience_ns);
 
 bool link_is_up(const struct link *link);
+/* Thousands of calls are under way: what can be asked for again should not be added. */
+bool link_is_crowded(const struct link *link);
 const char *link_version(const struct link *link); /* "7.0.15" */
 
 /* Sends a command, or a script with its keys and arguments, in one flight with others.
@@ -79,6 +81,10 @@ void link_eval_revocable(struct link *link, const struct script *script,
                          const struct resp_arg *keys, size_t key_count,
                          const struct resp_arg *args, size_t arg_count,
                          link_reply *reply, void *subject, uint64_t word);
+
+/* Inside of a reply that cannot be the answer to its call: no other one can be trusted
+ * either, and the connection ends when the callback has returned. */
+void link_distrust(struct link *link);
 
 /* No answer to calls with this subject may come any more. */
 void link_forget(struct link *link, const void *subject);

@@ -87,9 +87,10 @@ struct link {
     struct hf_timer timer;
     unsigned attempts; /* since it was up for a while */
     int64_t up_ns;
-    bool opening;  /* inside of link_open() */
-    bool hopeless; /* and trying again will not help */
-    hf_error why;  /* the last reason to be down */
+    bool distrusted; /* the reply at hand was not the answer to its call */
+    bool opening;    /* inside of link_open() */
+    bool hopeless;   /* and trying again will not help */
+    hf_error why;    /* the last reason to be down */
     struct hf_random random;
 
     struct channel **buckets;

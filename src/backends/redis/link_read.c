@@ -148,13 +148,21 @@ static void take_reply(struct wire *wire, const struct resp *nodes)
         take_answer(wire, &call, nodes);
 }
 
+void link_distrust(struct link *link)
+{
+    link->distrusted = true;
+}
+
 /* False: the wire is closed. */
 static bool take(struct wire *wire, const struct resp *nodes)
 {
+    wire->link->distrusted = false;
     if (is_push(wire, nodes))
         take_push(wire, nodes);
     else
         take_reply(wire, nodes);
+    if (wire->link->distrusted && wire->talking)
+        lost(wire, "sent an answer that makes no sense");
     return wire->talking;
 }
 

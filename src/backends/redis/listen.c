@@ -238,7 +238,8 @@ static void inbox_message(struct redis_session *me, const char *at, const char *
         inbox_later(me, ticket, at, end);
         break;
     case 'o':
-        latch_opened(me, ticket);
+        if (ticket->kind == HF_LATCH)
+            latch_opened(me, ticket);
         break;
     case 'e':
         inbox_evict(me, ticket, at, end);

@@ -139,12 +139,15 @@ static void take_done(void *session, void *subject, uint64_t word,
     int rc = reply_error(nodes, gone, &why);
     const struct resp *set = rc == 0 ? resp_at(nodes, 0, 1) : NULL;
     const struct resp *value = rc == 0 ? resp_at(nodes, 0, 3) : NULL;
-    if (rc == 0 && (!value || !resp_number(resp_at(nodes, 0, 0), &token) ||
-                    !resp_number(resp_at(nodes, 0, 2), &left)))
-        rc = hf__fail(&why, HF_ECORRUPT, "the server's answer makes no sense");
-    if (rc == 0 && value->type == RESP_ERROR)
+    if (rc == 0 && ticket &&
+        (!value || !resp_number(resp_at(nodes, 0, 0), &token) ||
+         !resp_number(resp_at(nodes, 0, 2), &left))) {
+        rc = take_nonsense(ticket, &why);
+        link_distrust(me->link);
+    }
+    if (rc == 0 && ticket && value && value->type == RESP_ERROR)
         rc = hf__fail_code(&why, HF_EMISMATCH);
-    if (rc != 0 || !ticket) {
+    if (rc != 0 || !ticket || !value) {
         job_end(me, job, rc != 0 ? &why : NULL);
         return;
     }
@@ -156,16 +159,17 @@ static void take_done(void *session, void *subject, uint64_t word,
     int64_t first = token >= ticket->reserve ? token - ticket->reserve + 1 : 0;
     if (ours &&
         !grant_read(&grant, ticket, first, ticket->reserve, ttl, job->sent_ns)) {
-        hf__fail(&why, HF_ECORRUPT, "the server's answer makes no sense");
+        take_nonsense(ticket, &why);
         job_end(me, job, &why);
         return;
     }
-    bool try = ticket->flags & HF_TICKET_TRY;
+    bool busy = !ours && ticket->flags & HF_TICKET_TRY;
+    if (busy)
+        drop_attempts(me, ticket); /* before the next job begins: it may be one */
     job_end(me, job, NULL);
     if (ours) {
         me->host->ops->granted(me->host, ticket, &grant);
-    } else if (try) {
-        drop_attempts(me, ticket);
+    } else if (busy) {
         me->host->ops->busy(me->host, ticket);
     } else {
         me->host->ops->queued(me->host, ticket, poll_ms(me, left) * HF_NS_PER_MS);

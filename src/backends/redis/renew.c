@@ -52,9 +52,7 @@ static enum hf_renewal answer_of(const struct resp *nodes, size_t index,
                                  enum hf_renew_mode mode)
 {
     int64_t held;
-    const struct resp *value =
-        nodes && nodes[0].type == RESP_ARRAY ? resp_at(nodes, 0, index) : NULL;
-    if (!value || !resp_number(value, &held))
+    if (!nodes || !resp_number(resp_at(nodes, 0, index), &held))
         return HF_RENEWAL_UNKNOWN;
     if (!held)
         return HF_RENEWAL_LOST;
@@ -68,6 +66,9 @@ static void renew_reply(void *session, void *subject, uint64_t word,
     (void)why;
     struct redis_session *me = session;
     struct batch *batch = subject;
+    if (nodes && nodes[0].type != RESP_ERROR &&
+        (nodes[0].type != RESP_ARRAY || nodes[0].len != batch->count))
+        link_distrust(me->link);
     for (uint32_t i = 0; i < batch->count; i++) {
         struct hf_lease lease = { sent_ns, batch->of[i].ttl_ns };
         if (batch->of[i].ticket)

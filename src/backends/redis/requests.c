@@ -17,13 +17,14 @@ typedef int verb_reply(struct redis_session *me, struct hf_request *request,
 
 static int number(const struct resp *value, int64_t *ret_number)
 {
-    return value && resp_number(value, ret_number) ? 0 : HF_ECORRUPT;
+    return resp_number(value, ret_number) ? 0 : HF_ECORRUPT;
 }
 
 /* ---- Latch ----------------------------------------------------------------------- */
 
 static const enum key_name latch_keys[] = { KEY_NAME, KEY_INFO,   KEY_QUEUE,
                                             KEY_GATE, KEY_OPENED, KEY_END };
+static const enum key_name latch_get_keys[] = { KEY_NAME, KEY_INFO, KEY_END };
 
 static int latch_was_set(struct redis_session *me, struct hf_request *request,
                          const struct resp *nodes, int64_t sent_ns)
@@ -42,7 +43,7 @@ static int latch_count(struct redis_session *me, struct hf_request *request,
     (void)me;
     (void)sent_ns;
     int64_t left = 0;
-    int rc = nodes[0].type == RESP_NIL ? 0 : number(nodes, &left);
+    int rc = number(nodes, &left);
     if (rc == 0 && left > UINT32_MAX)
         left = UINT32_MAX; /* more than a latch can count */
     if (rc == 0)
@@ -64,7 +65,8 @@ static int cell_was_read(struct redis_session *me, struct hf_request *request,
     if (nodes[0].type == RESP_NIL)
         return HF_ENOENT;
     const struct resp *data = resp_at(nodes, 0, 1);
-    if (number(resp_at(nodes, 0, 0), &version) != 0 || !data || data->type != RESP_TEXT)
+    if (number(resp_at(nodes, 0, 0), &version) != 0 || version <= 0 || !data ||
+        data->type != RESP_TEXT || data->len > HF_CELL_MAX)
         return HF_ECORRUPT;
     me->host->ops->cell_data(me->host, request, data->text, data->len);
     request->result = (uint64_t)version;
@@ -80,8 +82,12 @@ static int cell_was_set(struct redis_session *me, struct hf_request *request,
     if (number(resp_at(nodes, 0, 0), &done) != 0 ||
         number(resp_at(nodes, 0, 1), &version) != 0)
         return HF_ECORRUPT;
+    if (!done)
+        return HF_ESTALE;
+    if (version < 0 || (version == 0) != (request->data == NULL))
+        return HF_ECORRUPT;
     request->result = (uint64_t)version;
-    return done ? 0 : HF_ESTALE;
+    return 0;
 }
 
 /* ---- Repair ---------------------------------------------------------------------- */
@@ -135,7 +141,7 @@ static const struct verb {
     verb_reply *reply;
 } verbs[] = {
     [HF_LATCH_SET] = { &script_latch_set, latch_keys, true, latch_was_set },
-    [HF_LATCH_GET] = { NULL, NULL, false, latch_count },
+    [HF_LATCH_GET] = { &script_latch_get, latch_get_keys, false, latch_count },
     [HF_LATCH_DOWN] = { &script_latch_down, latch_keys, true, latch_count },
     [HF_CELL_GET] = { &script_cell_get, cell_get_keys, false, cell_was_read },
     [HF_CELL_SET] = { &script_cell_set, cell_set_keys, true, cell_was_set },
@@ -154,8 +160,7 @@ static void ask_reply(void *session, void *subject, uint64_t word,
     hf_error why;
     int rc = reply_error(nodes, gone, &why);
     int64_t asked;
-    if (rc == 0 && request->verb == HF_EVICT && number(nodes, &asked) == 0 &&
-        asked == 2) {
+    if (request->verb == HF_EVICT && number(nodes, &asked) == 0 && asked == 2) {
         rc = evict_wait(me, request, &why);
         if (rc != 0)
             me->host->ops->answered(me->host, request, rc, &why);
@@ -211,13 +216,6 @@ static void add_arguments(struct args *args, const struct redis_session *me,
     }
 }
 
-static void ask_count(struct redis_session *me, struct hf_request *request)
-{
-    const struct resp_arg args[] = { { "GET", 3 },
-                                     { request->name, request->name_len } };
-    link_call(me->link, args, 2, ask_reply, request, 0);
-}
-
 static int check_name(const struct redis_session *me, const struct hf_request *request,
                       hf_error *why)
 {
@@ -247,10 +245,8 @@ void redis_ask(void *session, struct hf_request *request)
         redis_diagnose(me, request);
         return;
     }
-    if (request->verb == HF_LATCH_GET) {
-        ask_count(me, request);
-        return;
-    }
+    if (request->verb == HF_ADOPT)
+        slot_unbind(me, request->ticket); /* of an answer that core did not hear */
     if (request->verb == HF_ADOPT && !request->store[0])
         request->store[0] = slot_reserve(me);
     if (request->verb == HF_ADOPT && !request->store[0]) {

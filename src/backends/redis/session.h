@@ -5,7 +5,7 @@
  * A ticket the server may know of has a slot, a small number that the scripts keep and
  * that comes back in every message about it. ticket->store[]:
  *   [0] slot + 1, 0 for none; above 32 bits: calls about it that are under way;
- *       the highest: it is being withdrawn
+ *       the highest: it is being withdrawn; the one below: an answer made no sense
  *   [1] struct listener *, NULL for none
  *   [2] a moment before the request that queued it was sent, ns: a pushed grant cannot
  *       be older, however late it is read
@@ -73,6 +73,11 @@ int reply_error(const struct resp *nodes, const hf_error *why, hf_error *ret_why
 bool grant_read(struct hf_grant *ret_grant, const struct hf_ticket *ticket,
                 int64_t token, int64_t span, int64_t ttl, int64_t since_ns);
 
+/* An attempt was answered by something that is no answer to it. Whatever the server
+ * meant, it may have queued or granted the ticket: the first time that is uncertain,
+ * and core asks again; the next time it gives up, and withdraws. */
+int take_nonsense(struct hf_ticket *ticket, hf_error *why);
+
 /* ---- slots.c --------------------------------------------------------------------- */
 
 /* The ticket in `slot` if it is that of `owner`, else NULL. */
@@ -83,6 +88,7 @@ int slot_take(struct redis_session *me, struct hf_ticket *ticket); /* if it has 
 uint32_t slot_reserve(struct redis_session *me);
 void slot_bind(struct redis_session *me, uint32_t slot, struct hf_ticket *ticket);
 void slot_free(struct redis_session *me, uint32_t slot);
+void slot_unbind(struct redis_session *me, struct hf_ticket *ticket);
 /* The last answer about the ticket is given: the memory is core's again, and nothing
  * that is still under way may touch it. */
 void slot_give(struct redis_session *me, struct hf_ticket *ticket);
@@ -93,6 +99,7 @@ void slot_settle(struct redis_session *me, struct hf_ticket *ticket);
 
 #define ONE_CALL (UINT64_C(1) << 32)
 #define LEAVING (UINT64_C(1) << 63)
+#define NONSENSE (UINT64_C(1) << 62)
 static inline uint32_t slot_of(const struct hf_ticket *ticket)
 {
     return (uint32_t)ticket->store[0];

@@ -50,6 +50,12 @@ void slot_bind(struct redis_session *me, uint32_t slot, struct hf_ticket *ticket
     ticket->store[0] = (ticket->store[0] & ~(ONE_CALL - 1)) | slot;
 }
 
+void slot_unbind(struct redis_session *me, struct hf_ticket *ticket)
+{
+    slot_free(me, slot_of(ticket));
+    ticket->store[0] &= ~(ONE_CALL - 1);
+}
+
 int slot_take(struct redis_session *me, struct hf_ticket *ticket)
 {
     uint32_t slot = slot_of(ticket) ? 0 : slot_reserve(me);

@@ -36,6 +36,9 @@
 /* The longest lease that can be asked for: ten years. */
 #define LEASE_MAX_MS INT64_C(315360000000)
 
+/* The scripts count with doubles. */
+#define TOKEN_MAX (INT64_C(1) << 53)
+
 enum take_reply { TAKE_GRANTED = 1, TAKE_QUEUED = 2, TAKE_BUSY = 3 };
 
 /* ---- What differs between kinds -------------------------------------------------- */
@@ -175,14 +178,14 @@ int reply_error(const struct resp *nodes, const hf_error *why, hf_error *ret_why
 static int64_t number_at(const struct resp *nodes, size_t index)
 {
     int64_t number = 0;
-    const struct resp *value = resp_at(nodes, 0, index);
-    return value && resp_number(value, &number) ? number : 0;
+    resp_number(resp_at(nodes, 0, index), &number);
+    return number;
 }
 
 bool grant_read(struct hf_grant *ret_grant, const struct hf_ticket *ticket,
                 int64_t token, int64_t span, int64_t ttl, int64_t since_ns)
 {
-    if (token <= 0 || span <= 0 || ttl <= 0 || ttl > LEASE_MAX_MS)
+    if (token <= 0 || token > TOKEN_MAX || span <= 0 || ttl <= 0 || ttl > LEASE_MAX_MS)
         return false;
     *ret_grant = (struct hf_grant){
         .token = (uint64_t)token,
@@ -257,6 +260,13 @@ static void take_queued(struct redis_session *me, struct hf_ticket *ticket,
         me->host->ops->queued(me->host, ticket, OFTEN_MS * HF_NS_PER_MS);
 }
 
+int take_nonsense(struct hf_ticket *ticket, hf_error *why)
+{
+    int code = ticket->store[0] & NONSENSE ? HF_ECORRUPT : HF_EUNCERTAIN;
+    ticket->store[0] |= NONSENSE;
+    return hf__fail(why, code, "the server's answer makes no sense");
+}
+
 static void take_reply(void *session, void *subject, uint64_t word,
                        const struct resp *nodes, int64_t sent_ns, const hf_error *gone)
 {
@@ -275,8 +285,10 @@ static void take_reply(void *session, void *subject, uint64_t word,
         slot_settle(me, ticket);
         me->host->ops->busy(me->host, ticket);
     } else {
+        if (rc == 0 && answer != TAKE_GRANTED)
+            link_distrust(me->link); /* the answer to something else */
         if (rc == 0)
-            rc = hf__fail(&why, HF_ECORRUPT, "the server's answer makes no sense");
+            rc = take_nonsense(ticket, &why);
         if (rc != HF_EUNREACHABLE && rc != HF_EUNCERTAIN)
             slot_settle(me, ticket);
         me->host->ops->failed(me->host, ticket, &why);
@@ -369,6 +381,8 @@ static void leave_reply(void *session, void *subject, uint64_t word,
         answer = number ? HF_WITHDRAWN : HF_GONE;
     else if (rc == HF_EMISMATCH)
         answer = HF_GONE; /* the name is somebody else's now */
+    else if (rc == 0)
+        link_distrust(me->link);
     if (answer == HF_WITHDRAWN || answer == HF_GONE)
         slot_give(me, ticket);
     me->host->ops->withdrawn(me->host, ticket, answer);

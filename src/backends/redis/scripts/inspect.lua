@@ -131,10 +131,11 @@ local function zset_rows(place, key, kind)
     local found = call('ZRANGE', key, place, text(last), 'WITHSCORES')
     for i = 1, #found, 2 do
         local member = found[i]
-        local left = math.max(-2 ^ 52, math.min(2 ^ 52, tonumber(found[i + 1]) - now))
-        if kind == 'p' then
+        local left = math.min(2 ^ 52, tonumber(found[i + 1]) - now)
+        -- One whose lease is over is a holder no more; the next that comes gives it back.
+        if left > 0 and kind == 'p' then
             row('h', kind, member, 1, 0, left)
-        elseif #member == 16 then
+        elseif left > 0 and #member == 16 then
             row('h', kind, permit_owner(member), 1, 0, left)
         end
     end

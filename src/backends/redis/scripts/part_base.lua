@@ -151,9 +151,11 @@ local function forget_holders()
     end
 end
 
--- Only notes (#...) left in INFO: nobody holds, nobody waits.
+-- Removes INFO when only notes (#...) are left: no client holds or waits. A note that
+-- says that the counter is a latch or a semaphore stays as long as the counter does.
 local function tidy()
-    if call('HLEN', K.info) > 8 then
+    if call('HLEN', K.info) > 8 or call('HEXISTS', K.info, '#kind') == 1 and
+        call('EXISTS', K.name) == 1 then
         return
     end
     for _, field in ipairs(call('HKEYS', K.info)) do

@@ -31,14 +31,17 @@ function renew.s(owner, ttl)
     return held
 end
 
+-- A downgrade that its client has not heard of yet may have come before.
 function renew.w(owner, ttl)
-    local held = redis.pcall('HEXISTS', K.name, owner .. ':write') == 1
-    if held and ttl > 0 and call('HLEN', K.name) == 2 then
+    if redis.pcall('HEXISTS', K.name, owner .. ':write') ~= 1 then
+        return renew.r(owner, ttl)
+    end
+    if ttl > 0 and call('HLEN', K.name) == 2 then
         call('PEXPIRE', K.name, ttl)
-    elseif held and ttl > 0 then
+    elseif ttl > 0 then
         keep(K.name, ttl)
     end
-    return held
+    return true
 end
 
 -- Without its hold key a reader counts as gone for everybody else already.
