@@ -281,6 +281,32 @@ START_TEST(leases_have_names_and_weights)
 }
 END_TEST
 
+/* What only looks like a weight is none, and a name is read to its end. */
+START_TEST(weights_of_strangers)
+{
+    static const char *const ones[] = {
+        "_c_" UUID "_x7-lease-0000000001",
+        "_c_" UUID "-y7-lease-0000000001",
+        "_c_" UUID "xx7-lease-0000000001",
+        "_c_" UUID "-x+7-lease-000000001",
+        "_c_" UUID "-x 7-lease-000000001",
+        "_c_" UUID "-x-7-lease-000000001",
+        "_c_" UUID "-x/7",
+        "_c_" UUID "-x:7",
+        "_c_" UUID,
+        "_c_" UUID "-",
+    };
+    for (size_t i = 0; i < sizeof(ones) / sizeof(ones[0]); i++)
+        ck_assert_uint_eq(weight(LAYOUT_CURATOR, ones[i]), 1);
+    struct zk_text cut = text("_c_" UUID "-x1234");
+    for (uint32_t left = 0, is = 1234; left < 4; left++, is /= 10, cut.len--)
+        ck_assert_uint_eq(lease_weight(LAYOUT_CURATOR, &cut), is);
+    ck_assert_uint_eq(lease_weight(LAYOUT_CURATOR, &cut), 1);
+    ck_assert_uint_eq(weight(LAYOUT_CURATOR, "_c_" UUID "-x90"), 90);
+    ck_assert_uint_eq(weight(LAYOUT_CURATOR, "_c_" UUID "-x09z"), 9);
+}
+END_TEST
+
 START_TEST(kazoo_leases_have_names_and_weights)
 {
     char name[NODE_SIZE];
@@ -355,5 +381,5 @@ UNIT_MAIN("zk_forms", details_come_back, a_note_cannot_pose_as_another_field,
           data_of_strangers_is_the_host, numbers_without_end, garbage_is_read_safely,
           a_token_that_is_written_comes_back, kinds_do_not_mix, kazoo_locks_are_writers,
           our_nodes_sort_behind_numbers, leases_have_names_and_weights,
-          kazoo_leases_have_names_and_weights, limits_come_back,
+          weights_of_strangers, kazoo_leases_have_names_and_weights, limits_come_back,
           what_is_no_limit_is_left_alone, semaphores_have_folders)

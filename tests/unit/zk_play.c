@@ -16,10 +16,15 @@ struct hf_ticket ticket;
 
 void play_begin(int kind)
 {
+    play_begin_with(kind, "");
+}
+
+void play_begin_with(int kind, const char *options)
+{
     char url[96];
     peer_begin(&peer);
     peer_will_greet(&peer, PEER_SESSION, PEER_SESSION_MS);
-    snprintf(url, sizeof url, "zookeeper://%s", peer.hosts);
+    snprintf(url, sizeof url, "zookeeper://%s/%s", peer.hosts, options);
     ck_assert_int_eq(fake_open(&stage.host, &hf__backend_zookeeper, url, NULL), 0);
     peer_met(&peer);
     ticket = fake_ticket("jobs", kind);
@@ -118,9 +123,14 @@ static void put_stat(struct peer_body *body, int64_t czxid, int64_t owner)
 
 void answer_create(int32_t xid, const char *form, const char *number, int64_t czxid)
 {
-    struct peer_body body;
     char path[160];
     snprintf(path, sizeof path, FOLDER "/%s", own(form, number));
+    answer_made(xid, path, czxid);
+}
+
+void answer_made(int32_t xid, const char *path, int64_t czxid)
+{
+    struct peer_body body;
     body_begin(&body);
     jute_put_text(&body.out, path, strlen(path));
     put_stat(&body, czxid, PEER_SESSION);

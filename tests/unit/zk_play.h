@@ -24,6 +24,7 @@ extern struct peer peer;
 extern struct hf_ticket ticket; /* of the lock `jobs` */
 
 void play_begin(int kind);
+void play_begin_with(int kind, const char *options); /* of the URL, with the '?' */
 void play_end(void);
 
 void leave(void); /* withdraw, without waiting for the answer */
@@ -44,6 +45,7 @@ struct entry {
 struct entry entry_asked(const char *form); /* both, in one flight */
 
 void answer_create(int32_t xid, const char *form, const char *number, int64_t czxid);
+void answer_made(int32_t xid, const char *path, int64_t czxid); /* of any path */
 void answer_list(int32_t xid, const char *const *names);
 void answer_stat(int32_t xid, int64_t czxid, int64_t owner);
 void answer_data(int32_t xid, const char *data, int64_t mzxid);

@@ -186,8 +186,11 @@ static struct zkraw *raw_try(void)
     for (size_t i = 0; i < world.zoo.count; i++)
         if (world.zoo.node[i].pid && !world.zoo.node[i].frozen) {
             struct zkraw *raw = zkraw_open_quietly(world.zoo.node[i].port, 10000);
-            if (raw)
+            if (raw && zkraw_sync(raw) == 0) {
+                zkraw_insist(raw);
                 return raw;
+            }
+            zkraw_close(raw);
         }
     return NULL;
 }
@@ -196,7 +199,6 @@ static struct zkraw *look(void)
 {
     struct zkraw *raw = NULL;
     EVENTUALLY((raw = raw_try()));
-    zkraw_sync(raw);
     return raw;
 }
 

@@ -18,6 +18,8 @@ static int cell_get(struct keeper *me, struct hf_request *request, const char *f
     (void)folder;
     if (!found)
         return hf__fail(why, HF_ENOENT, "there is no such cell");
+    if (found->stat.mzxid == 0 || found->data.len > HF_CELL_MAX)
+        return hf__fail_code(why, HF_ECORRUPT);
     plan->result = (uint64_t)found->stat.mzxid;
     me->host->ops->cell_data(me->host, request, found->data.len ? found->data.at : "",
                              found->data.len);

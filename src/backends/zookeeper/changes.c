@@ -222,10 +222,12 @@ static void change_again(struct keeper *me, struct change *change, size_t failed
 {
     struct zk_reply reply = { .error = error };
     hf_error why;
-    if (error == ZK_NONODE && failed == 0 && change->rounds++ < PARENT_ROUNDS)
+    bool folder = error == ZK_NONODE && failed == 0;
+    if (folder && change->rounds++ < PARENT_ROUNDS)
         zk_make(me->zk, change->folder, parents_made, change, 0);
-    else if (error == ZK_NODEEXISTS || error == ZK_BADVERSION || error == ZK_NONODE)
-        change_look(me, change); /* somebody was quicker; or it was us */
+    else if (error == ZK_NODEEXISTS || error == ZK_BADVERSION ||
+             (error == ZK_NONODE && !folder))
+        change_look(me, change); /* another client was quicker; or it was us */
     else if (error != ZK_OK)
         change_fail(me, change, zoo_server_error(&reply, &why), &why);
 }
@@ -239,7 +241,8 @@ static void errand_reply(void *session, void *subject, uint64_t word,
     struct keeper *me = session;
     struct errand *errand = subject;
     struct change *change = errand->change;
-    uint64_t result = reply && errand->by_zxid ? (uint64_t)reply->zxid : errand->result;
+    bool by_zxid = errand->by_zxid;
+    uint64_t result = reply && by_zxid ? (uint64_t)reply->zxid : errand->result;
     struct hf_id id = errand->id;
     hf_error why;
     hf__list_remove(&errand->link);
@@ -257,7 +260,9 @@ static void errand_reply(void *session, void *subject, uint64_t word,
         note_unmade(me, &id);
     if (!change)
         return;
-    if (made)
+    if (made && by_zxid && result == 0) /* which no transaction is numbered */
+        change_fail(me, change, hf__fail_code(&why, HF_ECORRUPT), &why);
+    else if (made)
         change_answer(me, change, result);
     else if (rc != 0)
         change_fail(me, change, rc, &why);

@@ -136,6 +136,10 @@ void inspect_ask(struct keeper *me, struct hf_request *request)
 
 /* ---- Evict ----------------------------------------------------------------------- */
 
+enum { EVICT_ROUNDS = 10 }; /* of a hold that is another node each time */
+
+static zk_done victims_listed;
+
 static void evict_tell(struct keeper *me, struct survey *survey,
                        const struct sight *sight, const struct zk_reply *reply)
 {
@@ -151,12 +155,58 @@ static void evict_tell(struct keeper *me, struct survey *survey,
         survey->rc = hf__fail_code(&survey->why, HF_ENOMEM);
 }
 
-static void evicted(struct keeper *me, struct survey *survey)
+/* Of our own holds all nodes have one id: the folder is listed once more. Deletes that
+ * find nothing mean that the nodes were released, or that the hold has another one now:
+ * a writer that became a reader. The next listing tells. */
+static void victims_list(struct keeper *me, struct survey *survey)
 {
-    job_end(me, &survey->job, 0, NULL);
+    char folder[PATH_SIZE];
+    size_t len = (size_t)(strrchr(survey->victim, '/') - survey->victim);
+    memcpy(folder, survey->victim, len);
+    folder[len] = '\0';
+    zk_children(me->zk, folder, false, victims_listed, survey, 0);
 }
 
-/* Of several leases of one hold all have its id: the folder is listed once more. */
+static void evict_fail(struct keeper *me, struct survey *survey)
+{
+    hf_error why;
+    int rc = hf__fail(&why, HF_ENOENT, "it has been released meanwhile");
+    job_end(me, &survey->job, rc, &why);
+}
+
+static void evicted(struct keeper *me, struct survey *survey)
+{
+    struct node node;
+    const char *name = strrchr(survey->victim, '/') + 1;
+    node_parse(&node, me->layout, name, strlen(name));
+    if (survey->found)
+        job_end(me, &survey->job, 0, NULL);
+    else if (node.has_id && survey->rounds++ < EVICT_ROUNDS)
+        victims_list(me, survey);
+    else
+        evict_fail(me, survey);
+}
+
+static void victim_deleted(void *session, void *subject, uint64_t word,
+                           const struct zk_reply *reply, int64_t sent_ns,
+                           const hf_error *gone)
+{
+    struct survey *survey = subject;
+    survey->found += reply && reply->error == ZK_OK;
+    survey_done(session, subject, word, reply, sent_ns, gone);
+}
+
+static bool is_victim(struct keeper *me, const struct survey *survey,
+                      const struct zk_text *name)
+{
+    const char *own = strrchr(survey->victim, '/') + 1;
+    struct node victim, node;
+    node_parse(&victim, me->layout, own, strlen(own));
+    node_parse(&node, me->layout, name->at, name->len);
+    return node.has_id && (size_t)(own - survey->victim) + name->len < PATH_SIZE &&
+           memcmp(&node.id, &victim.id, sizeof(node.id)) == 0;
+}
+
 static void victims_listed(void *session, void *subject, uint64_t word,
                            const struct zk_reply *reply, int64_t sent_ns,
                            const hf_error *gone)
@@ -166,57 +216,59 @@ static void victims_listed(void *session, void *subject, uint64_t word,
     struct keeper *me = session;
     struct survey *survey = subject;
     char path[PATH_SIZE];
-    struct node victim, node;
     size_t folder = (size_t)(strrchr(survey->victim, '/') - survey->victim) + 1;
+    size_t count = 0;
     hf_error why;
     bool left = reply && reply->error == ZK_NONODE; /* the folder has gone with it */
-    int rc = left ? hf__fail(&why, HF_ENOENT, "it has been released meanwhile")
-                  : zoo_reply_error(reply, gone, &why);
+    int rc = left ? 0 : zoo_reply_error(reply, gone, &why);
     if (rc != 0) {
         job_end(me, &survey->job, rc, &why);
         return;
     }
-    node_parse(&victim, me->layout, survey->victim + folder,
-               strlen(survey->victim) - folder);
     survey_expect(survey);
     for (size_t i = 0; i < reply->count; i++) {
         const struct zk_text *name = &reply->names[i];
-        node_parse(&node, me->layout, name->at, name->len);
-        if (!node.has_id || folder + name->len >= sizeof(path) ||
-            memcmp(&node.id, &victim.id, sizeof(node.id)) != 0)
+        if (!is_victim(me, survey, name))
             continue;
         memcpy(path, survey->victim, folder);
         memcpy(path + folder, name->at, name->len);
         path[folder + name->len] = '\0';
+        count++;
         survey_expect(survey);
-        zk_delete(me->zk, path, -1, survey_done, survey, 0);
+        zk_delete(me->zk, path, -1, victim_deleted, survey, 0);
     }
     survey->under_way--;
-    survey_go(me, survey);
+    if (count > 0)
+        survey_go(me, survey);
+    else
+        evict_fail(me, survey);
 }
 
+/* The holder's node may have become another one between being listed and being read:
+ * then the walk begins again. */
 static void evict_end(struct keeper *me, struct survey *survey)
 {
-    char folder[PATH_SIZE];
     struct node node;
     hf_error why;
+    if (!survey->victim && survey->vanished && survey->rounds++ < EVICT_ROUNDS) {
+        survey_again(me, survey);
+        return;
+    }
     if (!survey->victim) {
         int rc = hf__fail(&why, HF_ENOENT, "nobody holds it with that token");
         job_end(me, &survey->job, rc, &why);
         return;
     }
-    size_t len = (size_t)(strrchr(survey->victim, '/') - survey->victim);
+    const char *name = strrchr(survey->victim, '/') + 1;
     survey->end = evicted;
-    node_parse(&node, me->layout, survey->victim + len + 1,
-               strlen(survey->victim) - len - 1);
-    if (!node.has_id) { /* a stranger's, or layout=single */
-        survey_expect(survey);
-        zk_delete(me->zk, survey->victim, -1, survey_done, survey, 0);
+    survey->rounds = 0;
+    node_parse(&node, me->layout, name, strlen(name));
+    if (node.has_id) {
+        victims_list(me, survey);
         return;
     }
-    memcpy(folder, survey->victim, len);
-    folder[len] = '\0';
-    zk_children(me->zk, folder, false, victims_listed, survey, 0);
+    survey_expect(survey); /* another library's */
+    zk_delete(me->zk, survey->victim, -1, victim_deleted, survey, 0);
 }
 
 void evict_ask(struct keeper *me, struct hf_request *request)

@@ -85,10 +85,11 @@ static const struct {
     const char *folder;
     int32_t kind;
 } inside[] = {
-    { FOLDER_LEASES, HF_PERMITS },
+    /* a ticket moves from the queue to the leases: seen here or there */
     { FOLDER_LOCKS, HF_PERMITS },
-    { FOLDER_EXPIRING FOLDER_LEASES, HF_EXPIRING },
+    { FOLDER_LEASES, HF_PERMITS },
     { FOLDER_EXPIRING FOLDER_LOCKS, HF_EXPIRING },
+    { FOLDER_EXPIRING FOLDER_LEASES, HF_EXPIRING },
 };
 
 enum { INSIDE = sizeof(inside) / sizeof(inside[0]) };

@@ -191,6 +191,7 @@ static void lock_attempt(struct keeper *me, struct stay *stay)
     } else if (stay->leaving || stay->over || lock->peeking) {
         return;
     } else if (lock->place.state == PLACE_IDLE) {
+        lock->place.told = false; /* an attempt is answered: by busy, if it is a try */
         lock_start(me, lock);
     } else if (!zk_is_up(me->zk)) {
         hf__fail(&why, HF_EUNCERTAIN, "there is no connection to ZooKeeper");

@@ -263,14 +263,7 @@ size_t flat_write(char out[FOLDER_SIZE], const char *name, size_t len)
 
 static bool decode_byte(const char *path, size_t left, char *ret_byte)
 {
-    char digits[2];
-    if (left < 3)
-        return false;
-    for (int i = 0; i < 2; i++) {
-        char c = path[1 + i];
-        digits[i] = c >= 'A' && c <= 'F' ? (char)(c - 'A' + 'a') : c;
-    }
-    return hf__hex_decode(digits, ret_byte, 1);
+    return left >= 3 && hf__hex_decode(path + 1, ret_byte, 1);
 }
 
 static bool is_path_of(const char *path, size_t path_len, const char *name, size_t len,

@@ -317,6 +317,10 @@ static void permit_withdraw(struct keeper *me, struct stay *stay)
     case PERMIT_UNSURE:
         permit_find(me, permit);
         break;
+    case PERMIT_CHECK:
+        zoo_probe_drop(me, &permit->probe);
+        permit_give(me, permit);
+        break;
     case PERMIT_HELD:
         permit_give(me, permit);
         break;
@@ -358,6 +362,7 @@ static void permit_expired(struct keeper *me, struct stay *stay)
     permit_turn(permit, PERMIT_NONE);
     permit->count = permit->left = 0;
     permit->tried = permit->unsure = false;
+    permit->verdict.code = 0;
 }
 
 static void permit_done(struct keeper *me, struct stay *stay)

@@ -5,9 +5,11 @@
  *
  *     QUEUE --first--> LOOK --no room--> ROOM --the leases changed--> LOOK
  *                       |
- *                       +--room--> TAKE --> HELD --> GIVE
+ *                       +--room--> TAKE --> CHECK --> HELD --> GIVE
  *
- * TAKE without an answer is UNSURE until the leases were looked through.
+ * TAKE without an answer is UNSURE until the leases were looked through. CHECK: the
+ * leases are there, and the name is looked at once more. A client of another kind that
+ * came before them may not have seen us; one that comes later does.
  */
 #ifndef HF_ZOOKEEPER_PERMITS_H
 #define HF_ZOOKEEPER_PERMITS_H
@@ -21,6 +23,7 @@ enum permit_state {
     PERMIT_ROOM,
     PERMIT_TAKE,
     PERMIT_UNSURE,
+    PERMIT_CHECK,
     PERMIT_HELD,
     PERMIT_GIVE,
 };
@@ -40,6 +43,7 @@ struct permit {
     bool missing;         /* the folder of leases is */
     bool unlimited;       /* the limit is not to be written: no right to */
     bool tried;           /* leaves because it was a mere try */
+    hf_error verdict;     /* in PERMIT_GIVE: code 0, or why it cannot be held */
     int32_t clash;        /* what zoo_kind_clash() said */
     uint8_t rounds;       /* of taking that came to nothing */
     int32_t folder_error; /* when the folder of leases was made */

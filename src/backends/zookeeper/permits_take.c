@@ -5,7 +5,9 @@
  *
  * The multi says, in this order: the limit is (or becomes) ours; these are our leases;
  * our place in the queue is gone. If any of it fails nothing has happened, and what
- * failed tells what to do: look again, make the folder, enter anew.
+ * failed tells what to do: look again, make the folder, join the queue again. Behind
+ * the multi, in the same flight, the client lists the name: do other kinds have nodes
+ * there?
  */
 #include "permits.h"
 
@@ -33,19 +35,92 @@ static void node_path(const struct permit *permit, uint32_t index, char path[PAT
 
 /* ---- Taken ----------------------------------------------------------------------- */
 
+/* The leases are there, and no other kind is. */
+static void permit_granted(struct keeper *me, struct permit *permit)
+{
+    permit_turn(permit, PERMIT_HELD);
+    stay_granted(me, &permit->stay, permit->node, permit->stay.token,
+                 permit->stay.since_ns);
+}
+
+/* Another kind has the name: the leases go, and then core is told. */
+static void permit_clashes(struct keeper *me, struct permit *permit,
+                           const hf_error *why)
+{
+    permit->verdict = *why;
+    permit_give(me, permit);
+}
+
+/* No answer: the leases are looked for when there is a connection again. */
+static void check_failed(struct keeper *me, struct permit *permit, const hf_error *why)
+{
+    permit_turn(permit, PERMIT_UNSURE);
+    permit_pause(me, permit, why);
+}
+
+static void check_probed(struct keeper *me, struct zoo_probe *probe, int rc,
+                         const hf_error *why)
+{
+    struct permit *permit = HF_CONTAINER(probe, struct permit, probe);
+    if (rc == 0)
+        permit_granted(me, permit);
+    else if (rc == HF_EMISMATCH)
+        permit_clashes(me, permit, why);
+    else
+        check_failed(me, permit, why);
+}
+
+static void check_reply(void *session, void *subject, uint64_t word,
+                        const struct zk_reply *reply, int64_t sent_ns,
+                        const hf_error *gone)
+{
+    (void)sent_ns;
+    struct keeper *me = session;
+    struct permit *permit = permit_of(subject);
+    int32_t kind = permit->stay.kind, clash;
+    hf_error why;
+    permit->stay.calls--;
+    if (word != permit->turn || permit->state != PERMIT_CHECK)
+        return;
+    if (!reply) {
+        check_failed(me, permit, gone);
+        return;
+    }
+    clash = zoo_kind_clash(me->layout, reply->names, reply->count, kind);
+    if (clash == KIND_MAYBE) {
+        zoo_probe(me, &permit->probe, permit->folders.name, kind, check_probed);
+    } else if (clash) {
+        zoo_kind_mismatch(&why, clash, kind);
+        permit_clashes(me, permit, &why);
+    } else {
+        permit_granted(me, permit);
+    }
+}
+
+static void check_send(struct keeper *me, struct permit *permit)
+{
+    permit->stay.calls++;
+    zk_children(me->zk, permit->folders.name, false, check_reply, &permit->stay,
+                permit->turn);
+}
+
+/* The leases are ours. The look at the name is behind the take in the same flight, or
+ * goes out here. */
 static void permit_taken(struct keeper *me, struct permit *permit, uint64_t token,
-                         int64_t since_ns)
+                         int64_t since_ns, bool checking)
 {
     size_t len = strlen(permit->folders.leases) + 1 + NODE_SIZE;
     watch_end(me, &permit->watcher);
     place_forget(me, &permit->place);
-    permit_turn(permit, PERMIT_HELD);
+    permit->state = PERMIT_CHECK;
     permit->rounds = 0;
+    permit->stay.token = token;
+    permit->stay.since_ns = since_ns;
     snprintf(permit->node, len, "%s/%s", permit->folders.leases, permit->names[0]);
     if (permit->stay.leaving)
         permit_give(me, permit);
-    else
-        stay_granted(me, &permit->stay, permit->node, token, since_ns);
+    else if (!checking)
+        check_send(me, permit);
 }
 
 /* Nothing has happened, and core does not want it any more. */
@@ -135,7 +210,7 @@ static void take_reply(void *session, void *subject, uint64_t word,
         permit_pause(me, permit, gone);
     } else if (reply && reply->error == ZK_OK) {
         keep_names(permit, reply->paths + limit, reply->count - 1 - limit);
-        permit_taken(me, permit, (uint64_t)reply->zxid, sent_ns);
+        permit_taken(me, permit, (uint64_t)reply->zxid, sent_ns, true);
     } else if (take_is_off(me, permit)) {
         return;
     } else if (reply && reply->count) {
@@ -213,6 +288,7 @@ void permit_take(struct keeper *me, struct permit *permit)
     permit->missing = false;
     permit->stay.calls++;
     zk_multi(me->zk, ops, count, take_reply, &permit->stay, permit->turn);
+    check_send(me, permit);
     zk_flush(me->zk);
     hf__free(paths);
 }
@@ -241,7 +317,7 @@ static void owner_reply(void *session, void *subject, uint64_t word,
         permit_pause(me, permit, gone);
     } else if (reply->error == ZK_OK &&
                reply->stat.ephemeral_owner == zk_session_id(me->zk)) {
-        permit_taken(me, permit, (uint64_t)reply->stat.czxid, sent_ns);
+        permit_taken(me, permit, (uint64_t)reply->stat.czxid, sent_ns, false);
     } else { /* of a former session of ours: the server is about to delete it */
         for (uint32_t i = 0; i < permit->count && reply->error == ZK_OK; i++) {
             node_path(permit, i, path);
@@ -313,8 +389,12 @@ static void give_reply(void *session, void *subject, uint64_t word,
     }
     permit_turn(permit, PERMIT_NONE);
     permit->count = 0;
-    stay_left(me, &permit->stay,
-              permit->some || permit->unsure ? HF_WITHDRAWN : HF_GONE);
+    hf_error verdict = permit->verdict; /* which ends with the stay */
+    if (verdict.code && !permit->stay.leaving)
+        stay_failed(me, &permit->stay, &verdict);
+    else
+        stay_left(me, &permit->stay,
+                  permit->some || permit->unsure ? HF_WITHDRAWN : HF_GONE);
 }
 
 /* Answers inside the calls are "no connection", and leave the stay where it is. */

@@ -61,6 +61,8 @@ static void tell(struct keeper *me, struct hf_ticket *ticket, enum hf_renew_mode
                  enum hf_renewal answer, int64_t sent_ns)
 {
     struct stay *stay = stay_of(ticket);
+    if (answer == HF_RENEWAL_LOST && stay && stay->held)
+        stay_gone(me, stay);
     if (!stay || !stay->held)
         answer = HF_RENEWAL_LOST;
     if (answer == HF_STILL_HELD && mode == HF_RENEW) {
@@ -68,22 +70,27 @@ static void tell(struct keeper *me, struct hf_ticket *ticket, enum hf_renew_mode
         stay->ttl_ns = stay_lease(me, stay, ticket->ttl_ns, sent_ns);
         answer = HF_RENEWED;
     }
-    if (answer == HF_RENEWAL_LOST && stay)
-        stay_lost(me, stay);
     struct hf_lease lease = { sent_ns, stay ? stay->ttl_ns : ticket->ttl_ns };
     me->host->ops->renewed(me->host, ticket, answer, &lease);
 }
 
-static enum hf_renewal answer_of(struct keeper *me, const struct zk_reply *reply,
-                                 bool watched)
+/* In layout=single every holder's node has the same path: the transaction tells. */
+static bool proves(struct keeper *me, const struct stay *stay,
+                   const struct zk_reply *reply)
+{
+    return reply->error == ZK_OK &&
+           reply->stat.ephemeral_owner == zk_session_id(me->zk) &&
+           (me->layout != LAYOUT_SINGLE || (uint64_t)reply->stat.czxid == stay->token);
+}
+
+static enum hf_renewal answer_of(struct keeper *me, const struct stay *stay,
+                                 const struct zk_reply *reply, bool watched)
 {
     if (!reply || (reply->error != ZK_OK && reply->error != ZK_NONODE))
         return HF_RENEWAL_UNKNOWN;
     if (watched)
         return HF_STILL_HELD;
-    bool ours =
-        reply->error == ZK_OK && reply->stat.ephemeral_owner == zk_session_id(me->zk);
-    return ours ? HF_STILL_HELD : HF_RENEWAL_LOST;
+    return stay && proves(me, stay, reply) ? HF_STILL_HELD : HF_RENEWAL_LOST;
 }
 
 static void batch_done(void *session, void *subject, uint64_t word,
@@ -99,7 +106,8 @@ static void batch_done(void *session, void *subject, uint64_t word,
         if (!ticket || (synced ? !batch->of[i].watched : i != word))
             continue;
         batch->of[i].ticket = NULL;
-        tell(me, ticket, batch->mode, answer_of(me, reply, synced), sent_ns);
+        tell(me, ticket, batch->mode, answer_of(me, stay_of(ticket), reply, synced),
+             sent_ns);
     }
     if (--batch->calls == 0)
         batch_free(batch);
@@ -167,7 +175,7 @@ static void own_fired(struct keeper *me, struct watcher *watcher,
 {
     struct stay *stay = HF_CONTAINER(watcher, struct stay, own);
     if (type == ZK_DELETED)
-        stay_lost(me, stay);
+        stay_gone(me, stay);
     else if (stay->held)
         interest_up(me, stay);
 }
@@ -186,7 +194,7 @@ static void own_done(void *session, void *subject, uint64_t word,
     if (!reply || !stay->held)
         return;
     if (reply->error == ZK_NONODE) {
-        stay_lost(me, stay);
+        stay_gone(me, stay);
     } else if (reply->data.len == sizeof(revocation) - 1 &&
                memcmp(reply->data.at, revocation, reply->data.len) == 0 &&
                reply->stat.mzxid != stay->revoked_mzxid) {

@@ -103,6 +103,7 @@ struct stay {
     bool leaving;    /* withdrawn or forgotten */
     bool answered;   /* core has been told queued, or granted */
     bool over;       /* the hold was lost, to its lease or with the session */
+    bool gone;       /* the server said that its node does not exist any more */
     bool interested; /* core wants to hear at once */
     bool moving;     /* another node takes the place of `node`: its end is no loss */
     uint64_t token;
@@ -143,9 +144,10 @@ static inline bool zoo_has_left(enum hf_withdrawal answer)
 }
 /* Tells core. HF_WITHDRAWN, HF_GONE end the stay: do not touch it any more. */
 void stay_left(struct keeper *me, struct stay *stay, enum hf_withdrawal answer);
-/* The node has gone (evicted, expired): tells core, once. The stay stays until it is
- * withdrawn. */
+/* The hold is over: tells core, once. The stay stays until it is withdrawn. */
 void stay_lost(struct keeper *me, struct stay *stay);
+/* The same, and the server said that the node does not exist any more. */
+void stay_gone(struct keeper *me, struct stay *stay);
 
 /* The lease that can be given, of ttl_ns from since_ns; sets the timer that ends it. */
 int64_t stay_lease(struct keeper *me, struct stay *stay, int64_t ttl_ns,

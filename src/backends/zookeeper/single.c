@@ -10,6 +10,12 @@
  *
  * The node's data says whose it is (id=...), so that a create without an answer is
  * found again.
+ *
+ * All holders share one path, so a delete by path may hit the next holder. A delete is
+ * sent only while the node is known to be ours: right after the create, or after a look
+ * that showed it. A delete without an answer is followed by a look, never by a second
+ * delete. For the same reason this layout has no eviction: an evicted holder that has
+ * not heard of it would delete the node of the next one.
  */
 #include "session.h"
 
@@ -36,6 +42,7 @@ struct single {
     enum single_state state;
     bool flying; /* its answer is to come */
     bool maybe;  /* a node of ours may be there */
+    bool tried;  /* a delete may have got there */
     uint8_t rounds;
     uint32_t turn;
     struct watcher watcher;
@@ -56,6 +63,12 @@ static void begin(struct single *single, enum single_state state)
     single->flying = true;
     single->turn++;
     single->stay.calls++;
+}
+
+/* Core has withdrawn it, or its lease is over: all that is left to do is to leave. */
+static bool leaves(const struct single *single)
+{
+    return single->stay.leaving || single->stay.over;
 }
 
 static bool still_due(struct single *single, uint64_t word)
@@ -83,6 +96,14 @@ static void pause(struct keeper *me, struct single *single, const hf_error *why)
 
 /* ---- Leaving --------------------------------------------------------------------- */
 
+/* Nothing of ours is on the server any more. */
+static void left(struct keeper *me, struct single *single)
+{
+    single->state = SINGLE_IDLE;
+    single->maybe = false;
+    stay_left(me, &single->stay, single->tried ? HF_WITHDRAWN : HF_GONE);
+}
+
 static void delete_done(void *session, void *subject, uint64_t word,
                         const struct zk_reply *reply, int64_t sent_ns,
                         const hf_error *why)
@@ -94,19 +115,17 @@ static void delete_done(void *session, void *subject, uint64_t word,
     if (!still_due(single, word))
         return;
     if (reply && (reply->error == ZK_OK || reply->error == ZK_NONODE)) {
-        bool there = reply->error == ZK_OK || single->maybe;
-        single->state = SINGLE_IDLE;
-        single->maybe = false;
-        stay_left(me, &single->stay, there ? HF_WITHDRAWN : HF_GONE);
+        single->tried |= reply->error == ZK_OK;
+        left(me, single);
         return;
     }
-    single->maybe |= !reply && why->code == HF_EUNCERTAIN;
-    zoo_reply_error(reply, why, &error);
+    if (zoo_reply_error(reply, why, &error) == HF_EUNCERTAIN) {
+        single->maybe = single->tried = true;
+        single->state = SINGLE_LOOKING;
+    }
     pause(me, single, &error);
 }
 
-/* Of a node that was ours. Whoever took it away by force and was followed by another
- * holder, before we heard of it, makes us delete that: the path is everybody's. */
 static void delete_send(struct keeper *me, struct single *single)
 {
     begin(single, SINGLE_LEAVING);
@@ -119,22 +138,27 @@ static void single_withdraw(struct keeper *me, struct stay *stay)
     watch_end(me, &single->watcher);
     if (single->flying)
         return; /* its answer tells */
-    if (single->state == SINGLE_HELD || single->state == SINGLE_LEAVING)
+    bool held = single->state == SINGLE_HELD && !stay->gone;
+    if (held || single->state == SINGLE_LEAVING)
         delete_send(me, single);
     else if (single->maybe)
         look_send(me, single);
     else
-        stay_left(me, stay, HF_GONE);
+        left(me, single);
 }
 
 /* ---- Looking --------------------------------------------------------------------- */
 
+/* By its transaction once that is known: a revocation overwrites the data. */
 static bool is_ours(const struct keeper *me, const struct single *single,
                     const struct zk_reply *reply)
 {
     char id[ID_DIGITS];
-    if (reply->stat.ephemeral_owner != zk_session_id(me->zk) ||
-        reply->data.len < ID_DIGITS)
+    if (reply->stat.ephemeral_owner != zk_session_id(me->zk))
+        return false;
+    if (single->stay.token)
+        return (uint64_t)reply->stat.czxid == single->stay.token;
+    if (reply->data.len < ID_DIGITS)
         return false;
     hf__hex_encode(&single->stay.id, sizeof(single->stay.id), id);
     return memcmp(reply->data.at + reply->data.len - ID_DIGITS, id, ID_DIGITS) == 0;
@@ -144,9 +168,9 @@ static void held(struct keeper *me, struct single *single, int64_t czxid,
                  int64_t since_ns)
 {
     single->state = SINGLE_HELD;
-    single->maybe = false;
+    single->maybe = single->tried = false;
     watch_end(me, &single->watcher);
-    if (single->stay.leaving)
+    if (leaves(single))
         delete_send(me, single);
     else
         stay_granted(me, &single->stay, single->path, (uint64_t)czxid, since_ns);
@@ -157,13 +181,15 @@ static void taken(struct keeper *me, struct single *single)
     struct stay *stay = &single->stay;
     single->maybe = false;
     single->state = SINGLE_WAITING;
-    if (stay->leaving || (stay->ticket->flags & HF_TICKET_TRY)) {
+    if (leaves(single)) {
+        watch_end(me, &single->watcher);
+        left(me, single);
+        return;
+    }
+    if (stay->ticket->flags & HF_TICKET_TRY) {
         watch_end(me, &single->watcher);
         single->state = SINGLE_IDLE;
-        if (stay->leaving)
-            stay_left(me, stay, HF_GONE);
-        else
-            stay_busy(me, stay);
+        stay_busy(me, stay);
         return;
     }
     if (!stay->answered)
@@ -188,19 +214,19 @@ static void look_done(void *session, void *subject, uint64_t word,
     } else if (reply && reply->error == ZK_OK) {
         watch_end(me, &single->watcher);
         hf__fail(&error, HF_EMISMATCH, "the name is a node that does not end");
-        if (single->stay.leaving)
-            stay_left(me, &single->stay, HF_GONE);
+        if (leaves(single))
+            left(me, single);
         else
             stay_failed(me, &single->stay, &error);
     } else {
         watch_void(&single->watcher);
         if (reply && reply->error == ZK_NONODE) {
-            single->maybe = false;
-            single->state = SINGLE_IDLE;
-            if (single->stay.leaving)
-                stay_left(me, &single->stay, HF_GONE);
-            else
+            if (leaves(single)) {
+                left(me, single);
+            } else {
+                single->maybe = false;
                 create_send(me, single);
+            }
             return;
         }
         zoo_reply_error(reply, why, &error);
@@ -247,7 +273,7 @@ static void create_done(void *session, void *subject, uint64_t word,
         held(me, single, reply->stat.czxid ? reply->stat.czxid : reply->zxid, sent_ns);
     } else if (reply && reply->error == ZK_NODEEXISTS) {
         look_send(me, single);
-    } else if (reply && reply->error == ZK_NONODE && !stay->leaving &&
+    } else if (reply && reply->error == ZK_NONODE && !leaves(single) &&
                ++single->rounds <= ROUNDS) {
         create_send(me, single);
     } else {

@@ -162,6 +162,12 @@ void stay_lost(struct keeper *me, struct stay *stay)
         me->host->ops->event(me->host, stay->ticket, HF_EVENT_LOST);
 }
 
+void stay_gone(struct keeper *me, struct stay *stay)
+{
+    stay->gone = true;
+    stay_lost(me, stay);
+}
+
 /* ---- What core asks -------------------------------------------------------------- */
 
 static void stay_leave(struct keeper *me, struct stay *stay)

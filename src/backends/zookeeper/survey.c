@@ -476,6 +476,8 @@ static void sight_reply(void *session, void *subject, uint64_t word,
             sight_seen(me, sight, reply);
         else if (!closed || !survey->prefix)
             survey_judge(survey, reply, gone);
+        survey->vanished |=
+            reply && reply->error == ZK_NONODE && sight->what == SIGHT_NODE;
         sight_free(sight);
     }
     survey->under_way--;
@@ -485,11 +487,13 @@ static void sight_reply(void *session, void *subject, uint64_t word,
 /* ---- Beginning ------------------------------------------------------------------- */
 
 /* The deepest folder that all names with this prefix share: up to its last slash, where
- * that is plain (names with odd slashes have encoded paths: from the top). */
+ * that is plain (names with odd slashes have encoded paths: from the top). A slash at
+ * its end may be the end of a name, whose path is no folder below: one further up. */
 static size_t common_folder(const struct hf_request *request, char path[FOLDER_SIZE],
                             bool flat)
 {
     size_t len = request->name_len;
+    len -= len > 0 && request->name[len - 1] == '/';
     while (len > 0 && request->name[len - 1] != '/')
         len--;
     len -= len > 0;
@@ -502,10 +506,38 @@ static size_t common_folder(const struct hf_request *request, char path[FOLDER_S
     return 1;
 }
 
+/* The first sight, behind a sync. */
+static void survey_start(struct keeper *me, struct survey *survey)
+{
+    const struct hf_request *request = survey->job.request;
+    char path[FOLDER_SIZE];
+    size_t len;
+    if (survey->prefix)
+        len = common_folder(request, path, me->layout == LAYOUT_SINGLE);
+    else if (me->layout == LAYOUT_SINGLE)
+        len = flat_write(path, request->name, request->name_len);
+    else
+        len = folder_write(path, request->name, request->name_len);
+    struct sight *sight = sight_add(survey, NULL, SIGHT_FOLDER, path, len, "", 0);
+    if (sight) {
+        sight->folder_len = len;
+        sight->way = survey->prefix;
+    }
+    zk_sync(me->zk, path, synced, survey, 0);
+}
+
+void survey_again(struct keeper *me, struct survey *survey)
+{
+    survey->vanished = false;
+    survey->under_way++; /* the sync may be answered inside its call */
+    survey_start(me, survey);
+    survey->under_way--;
+    survey_go(me, survey);
+}
+
 struct survey *survey_begin(struct keeper *me, struct hf_request *request, bool prefix,
                             survey_tell *tell, survey_end *end)
 {
-    char path[FOLDER_SIZE];
     struct job *job = job_begin(me, request, sizeof(struct survey), survey_free);
     if (!job)
         return NULL;
@@ -515,18 +547,6 @@ struct survey *survey_begin(struct keeper *me, struct hf_request *request, bool 
     survey->end = end;
     hf__list_init(&survey->todo);
     hf__list_init(&survey->asked);
-    size_t len;
-    if (prefix)
-        len = common_folder(request, path, me->layout == LAYOUT_SINGLE);
-    else if (me->layout == LAYOUT_SINGLE)
-        len = flat_write(path, request->name, request->name_len);
-    else
-        len = folder_write(path, request->name, request->name_len);
-    struct sight *sight = sight_add(survey, NULL, SIGHT_FOLDER, path, len, "", 0);
-    if (sight) {
-        sight->folder_len = len;
-        sight->way = prefix;
-    }
-    zk_sync(me->zk, path, synced, survey, 0);
+    survey_start(me, survey);
     return survey;
 }

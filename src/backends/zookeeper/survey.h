@@ -55,6 +55,8 @@ struct survey {
     int rc;
     hf_error why;
     uint64_t found; /* the user's own */
+    uint8_t rounds; /* the user's own */
+    bool vanished;  /* a node had gone between being listed and being read */
     char *victim;
 };
 
@@ -63,6 +65,8 @@ struct survey {
 struct survey *survey_begin(struct keeper *me, struct hf_request *request, bool prefix,
                             survey_tell *tell, survey_end *end);
 void survey_go(struct keeper *me, struct survey *survey);
+/* From the beginning, where nothing is left to be asked. */
+void survey_again(struct keeper *me, struct survey *survey);
 
 /* A call more that the survey waits for: `survey_done` as `done`, the survey as
  * `subject`. Its errors end the survey, but for ZK_NONODE. */

@@ -27,11 +27,11 @@
 enum { HOSTS_SIZE = 1024, AUTH_SIZE = 2 * HF_SECRET_MAX };
 
 #define CAPS_SINGLE                                                                    \
-    (HF_CAP_MUTEX | HF_CAP_LEASE | HF_CAP_EVICT | HF_CAP_REVOKE | HF_CAP_PROCESSES |   \
-     HF_CAP_DURABLE | HF_CAP_DIAGNOSE)
+    (HF_CAP_MUTEX | HF_CAP_LEASE | HF_CAP_REVOKE | HF_CAP_PROCESSES | HF_CAP_DURABLE | \
+     HF_CAP_DIAGNOSE)
 #define CAPS_KAZOO                                                                     \
-    (CAPS_SINGLE | HF_CAP_INSPECT | HF_CAP_FAIR | HF_CAP_RW | HF_CAP_DOWNGRADE |       \
-     HF_CAP_PERMITS)
+    (CAPS_SINGLE | HF_CAP_EVICT | HF_CAP_INSPECT | HF_CAP_FAIR | HF_CAP_RW |           \
+     HF_CAP_DOWNGRADE | HF_CAP_PERMITS)
 #define CAPS_CURATOR (CAPS_KAZOO | HF_CAP_EXPIRING | HF_CAP_LATCH | HF_CAP_CELL)
 
 /* ---- The URL --------------------------------------------------------------------- */

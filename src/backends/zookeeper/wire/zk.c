@@ -165,6 +165,9 @@ void zk_lost_because(struct zk *zk, int code, const char *what)
 
 /* ---- The session ----------------------------------------------------------------- */
 
+/* Servers turn away a client that has seen more than they have. If all of them do,
+ * since they were set back or one of them made the number up, the session ends here;
+ * any of them may then be asked to close it. */
 void zk_expire(struct zk *zk)
 {
     bool tell = zk->told && !zk_is_quiet(zk);
@@ -172,6 +175,7 @@ void zk_expire(struct zk *zk)
     if (!zk->session_id || zk->over)
         return;
     zk->over = true;
+    zk->last_zxid = 0;
     zk->told = false;
     if (tell)
         zk->user->expired(zk->session);

@@ -215,7 +215,7 @@ static void take_reply(struct zk *zk, const struct zk_header *header, struct jut
         garbage(zk, "answered what nobody asked");
         return;
     }
-    int rc = decode(zk, oldest, in, &reply);
+    int rc = header->zxid < 0 ? HF_EUNREACHABLE : decode(zk, oldest, in, &reply);
     if (rc == HF_ENOMEM) {
         zk_lost_because(zk, HF_ENOMEM, "sent more than there is memory for");
         return;

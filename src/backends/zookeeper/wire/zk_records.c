@@ -93,7 +93,7 @@ static void read_stat(struct jute *in, struct zk_stat *ret)
     ret->data_length = jute_int(in);
     ret->num_children = jute_int(in);
     ret->pzxid = jute_long(in);
-    if (ret->czxid < 0 || (ret->czxid == 0 && ret->ephemeral_owner))
+    if (ret->czxid < 0 || ret->mzxid < 0 || (ret->czxid == 0 && ret->ephemeral_owner))
         in->bad = true;
 }
 
