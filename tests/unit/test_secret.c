@@ -121,6 +121,8 @@ START_TEST(bad_files)
     expect_bad_file("sesame", 6, 0602, "everybody can read");
     expect_refused("redis://host/?password_file=/nowhere/at/all", "No such file");
     expect_refused("redis://host/?password_file=/tmp", "is a directory");
+    /* It can be opened, and nothing can be read at its beginning. */
+    expect_refused("redis://host/?password_file=/proc/self/mem", "Input/output error");
 }
 END_TEST
 

@@ -493,6 +493,70 @@ START_TEST(pump_needs_no_loop)
 }
 END_TEST
 
+/* What cannot be sent yet stays, and that is no failure. */
+START_TEST(flush_without_a_connection)
+{
+    struct rig rig;
+    rig_listen(&rig, "127.0.0.1");
+    rig_new(&rig);
+    ck_assert(hf__stream_flush(rig.stream));
+    memcpy(hf__stream_room(rig.stream, 4), "ping", 4);
+    hf__stream_wrote(rig.stream, 4);
+    ck_assert(hf__stream_flush(rig.stream));
+    ck_assert_uint_eq(rig.adds, 0);
+    ck_assert_uint_eq(hf__buffer_used(&rig.stream->out), 4);
+    ck_assert(!hf__stream_is_open(rig.stream));
+    ck_assert_uint_eq(rig.broken, 0);
+    rig_done(&rig);
+}
+END_TEST
+
+static int refuse_fd(struct hf_host *host, int fd, uint32_t events, hf_fd_cb *callback,
+                     void *arg)
+{
+    (void)host, (void)fd, (void)events, (void)callback, (void)arg;
+    return HF_ENOMEM;
+}
+
+/* The loop takes the socket no more when it has to be watched for room, too. */
+START_TEST(a_socket_that_cannot_be_watched)
+{
+    struct rig rig;
+    size_t step = (size_t)1 << 20;
+    rig_listen(&rig, "127.0.0.1");
+    rig_connect(&rig);
+    rig.ops.add_fd = refuse_fd;
+    for (int i = 0; i < 128 && hf__stream_is_open(rig.stream); i++) {
+        memset(hf__stream_room(rig.stream, step), 'x', step);
+        hf__stream_wrote(rig.stream, step);
+        hf__stream_flush(rig.stream);
+    }
+    ck_assert(!hf__stream_is_open(rig.stream));
+    ck_assert_uint_eq(rig.broken, 0); /* not inside the call */
+    RIG_WAIT(&rig, rig.broken == 1);
+    ck_assert_int_eq(rig.why.code, HF_ESYSTEM);
+    ck_assert_ptr_nonnull(strstr(rig.why.text, "cannot be watched"));
+    rig_done(&rig);
+}
+END_TEST
+
+/* The settings are the stream's own: the caller's may change or go. */
+START_TEST(settings_are_copied)
+{
+    struct rig rig;
+    char *host = strdup("127.0.0.1");
+    rig_listen(&rig, "127.0.0.1");
+    rig.settings.host = host;
+    rig_new(&rig);
+    memset(host, 'x', strlen(host));
+    rig_open(&rig);
+    rig_accept(&rig);
+    RIG_WAIT(&rig, rig.opened == 1);
+    free(host);
+    rig_done(&rig);
+}
+END_TEST
+
 START_TEST(memory_runs_out)
 {
     for (uint64_t nth = 1; nth <= 6; nth++) {
@@ -519,4 +583,5 @@ UNIT_MAIN("stream", tcp_talks, tcp_socket_is_tuned, unix_talks, ipv6_talks,
           input_is_bounded, large_memory_is_given_back, peer_closes_in_the_middle,
           peer_resets, last_words_are_heard, close_inside_opened, close_inside_readable,
           open_inside_readable, open_inside_broken, child_leaves_the_parent_alone,
-          pump_needs_no_loop, memory_runs_out)
+          pump_needs_no_loop, flush_without_a_connection,
+          a_socket_that_cannot_be_watched, settings_are_copied, memory_runs_out)

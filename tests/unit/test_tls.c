@@ -35,11 +35,14 @@ static const char *path_of(const char *file)
 
 static pid_t server;
 
-static uint16_t free_port(void)
+/* Below the ports of outgoing connections: one that nobody listens at could otherwise
+ * connect to itself. It may still be taken before the server has it. */
+static uint16_t next_port(void)
 {
-    uint16_t port;
-    close(rig_bind("127.0.0.1", &port));
-    return port;
+    static unsigned next;
+    if (next == 0)
+        next = (unsigned)getpid() * 61;
+    return (uint16_t)(10000 + next++ % 20000);
 }
 
 static bool answers(uint16_t port)
@@ -79,32 +82,45 @@ static void server_stop(void)
     waitpid(server, NULL, 0);
 }
 
+static bool server_try(const char *cert, const char *key, const char *clients,
+                       const char *protocols, uint16_t port)
+{
+    if (answers(port))
+        return false;
+    server = fork();
+    if (server == 0)
+        serve(cert, key, clients, protocols, port);
+    for (int i = 0; !answers(port); i++) {
+        ck_assert_msg(i < 12000, "the server with %s does not start", cert);
+        if (waitpid(server, NULL, WNOHANG) != 0)
+            return false; /* another one has its port */
+        poll(NULL, 0, 5);
+    }
+    return true;
+}
+
 /* Starts a server with certificate `cert`.pem, key `key`.key, and points the rig at
  * it. Ready when it accepts. */
 static void server_start(struct rig *rig, const char *cert, const char *key,
                          const char *clients, const char *protocols)
 {
     char cert_file[64], key_file[64];
+    int tries = 0;
 
     rig_listen(rig, NULL);
     rig->settings = (struct hf_stream_settings){
         .host = "127.0.0.1",
-        .port = free_port(),
         .connect_ns = 10 * HF_NS_PER_S,
         .tls = true,
         .tls_ca = path_of("ca.pem"),
     };
     snprintf(cert_file, sizeof(cert_file), "%s.pem", cert);
     snprintf(key_file, sizeof(key_file), "%s.key", key);
-    server = fork();
-    if (server == 0)
-        serve(path_of(cert_file), path_of(key_file), clients, protocols,
-              rig->settings.port);
-    for (int i = 0; !answers(rig->settings.port); i++) {
-        ck_assert_msg(i < 2000 && waitpid(server, NULL, WNOHANG) == 0,
-                      "the server with %s does not start", cert);
-        poll(NULL, 0, 5);
-    }
+    do {
+        ck_assert_msg(tries++ < 20, "the server with %s does not start", cert);
+        rig->settings.port = next_port();
+    } while (!server_try(path_of(cert_file), path_of(key_file), clients, protocols,
+                         rig->settings.port));
 }
 
 /* The same for most tests: any client, TLS 1.2 and 1.3. */
@@ -518,6 +534,27 @@ START_TEST(wrong_files_are_named)
 }
 END_TEST
 
+/* Without the variable, or with an empty one, the module is looked for where it is
+ * installed: it is there, or the path is named. */
+START_TEST(module_is_looked_for)
+{
+    const struct hf_tls *tls;
+    for (int i = 0; i < 2; i++) {
+        hf_error why = { 0 };
+        unsetenv("HOLDFAST_MODULES");
+        if (i)
+            setenv("HOLDFAST_MODULES", "", 1);
+        int rc = hf__tls_load(&tls, &why);
+        ck_assert(rc == 0 || rc == HF_EUNSUPPORTED);
+        ck_assert(rc == 0 || !strstr(why.text, "cannot be loaded: /holdfast"));
+    }
+    hf_error why = { 0 };
+    setenv("HOLDFAST_MODULES", "/nowhere", 1);
+    ck_assert_int_eq(hf__tls_load(&tls, &why), HF_EUNSUPPORTED);
+    ck_assert_msg(strstr(why.text, "/nowhere/"), "%s", why.text);
+}
+END_TEST
+
 /* ---- All of it ------------------------------------------------------------------- */
 
 static int run(const char *const *args)
@@ -575,6 +612,7 @@ int main(void)
         child_leaves_the_parent_alone,
         pump_and_reopen,
         wrong_files_are_named,
+        module_is_looked_for,
     };
     const char *script = getenv("TLS_CERTS");
 

@@ -13,7 +13,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#define UNIT_TIMEOUT_S 60 /* for a sanitizer on a busy machine */
+#define UNIT_TIMEOUT_S 240 /* for a sanitizer on a busy machine */
 
 static inline int unit_run(const char *name, const TTest *const *tests, size_t count)
 {
