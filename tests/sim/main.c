@@ -128,10 +128,12 @@ static bool run_store(const struct command *command, enum sim_store store)
     }
     double took = cpu_seconds() - began;
     printf("sim: store=%s seeds=%" PRIu64 " acquisitions=%" PRIu64 " exposed=%" PRIu64
-           " faults=%" PRIu64 " violations=0 virtual_s=%" PRId64
-           " rate=%.0f/s trace=%016" PRIx64 "\n",
+           " offers=%" PRIu64 " handoffs=%" PRIu64 " evicted=%" PRIu64
+           " adopted=%" PRIu64 " switches=%" PRIu64 " faults=%" PRIu64
+           " violations=0 virtual_s=%" PRId64 " rate=%.0f/s trace=%016" PRIx64 "\n",
            store_names[store], command->last - command->first + 1, count.acquisitions,
-           count.exposed, count.faults, count.virtual_ns / SECOND,
+           count.exposed, count.offers, count.handoffs, count.evicted, count.adopted,
+           count.switches, count.faults, count.virtual_ns / SECOND,
            (double)count.acquisitions / (took > 0.001 ? took : 0.001), count.hash);
     fflush(stdout);
     return true;
@@ -192,6 +194,7 @@ int main(int argc, char **argv)
             i++;
         }
     }
+    threads_init();
     if (hf_backend_register(&sim_backend, NULL) != 0 ||
         hf__fault_register(&hf__backend_memory, NULL) != 0)
         return 2;

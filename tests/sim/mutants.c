@@ -2,9 +2,11 @@
 /*
  * Bugs planted in core from outside, by functions that the linker puts between two
  * objects of the library (-Wl,--wrap), and switched on at run time. Off, they only pass
- * on.
+ * on; those on the way of an offer also count.
  */
 #include "sim.h"
+
+#include <string.h>
 
 #include "../../src/base/clock.h"
 #include "../../src/core/client.h"
@@ -21,6 +23,9 @@ const char *const mutant_names[MUTANTS] = {
     [MUTANT_CORE_ARRIVAL] = "core-arrival",
     [MUTANT_CORE_NO_WORD] = "core-no-word",
     [MUTANT_CORE_DEAF] = "core-deaf",
+    [MUTANT_OFFER_OWNER] = "offer-owner",
+    [MUTANT_OFFER_KEPT] = "offer-kept",
+    [MUTANT_OFFER_LEASE] = "offer-lease",
 };
 
 void __real_hf__claim_granted(struct claim *claim, const struct hf_grant *grant);
@@ -31,6 +36,25 @@ void __real_hf__renew_answer(struct claim *claim, enum hf_renewal answer,
                              const struct hf_lease *given);
 void __wrap_hf__renew_answer(struct claim *claim, enum hf_renewal answer,
                              const struct hf_lease *given);
+
+void __real_hf__claim_take_offer(struct claim *claim);
+void __wrap_hf__claim_take_offer(struct claim *claim);
+void __real_hf__hold_take(struct hf_hold *hold, uint32_t index, struct claim *claim);
+void __wrap_hf__hold_take(struct hf_hold *hold, uint32_t index, struct claim *claim);
+void __real_hf__op_wake(struct hf_op *op);
+void __wrap_hf__op_wake(struct hf_op *op);
+void __real_hf__acquire_undo(struct hf_op *op, int rc);
+void __wrap_hf__acquire_undo(struct hf_op *op, int rc);
+void __real_hf__claim_release(struct claim *claim, struct hf_op *leaver);
+void __wrap_hf__claim_release(struct claim *claim, struct hf_op *leaver);
+struct claim *__real_hf__claim_offered(hf_client *client, const char *name, size_t len,
+                                       uint32_t hash);
+struct claim *__wrap_hf__claim_offered(hf_client *client, const char *name, size_t len,
+                                       uint32_t hash);
+
+static struct claim *taken; /* an offer, and who had it before */
+static struct owner former;
+static bool undoing;
 
 void __wrap_hf__claim_granted(struct claim *claim, const struct hf_grant *grant)
 {
@@ -52,4 +76,53 @@ void __wrap_hf__renew_answer(struct claim *claim, enum hf_renewal answer,
     if (mutant == MUTANT_CORE_DEAF && answer == HF_RENEWAL_LOST)
         answer = HF_RENEWED;
     __real_hf__renew_answer(claim, answer, given);
+}
+
+/* ---- offers ---------------------------------------------------------------------- */
+
+void __wrap_hf__op_wake(struct hf_op *op)
+{
+    count.offers += op->offered;
+    __real_hf__op_wake(op);
+}
+
+void __wrap_hf__claim_take_offer(struct claim *claim)
+{
+    __real_hf__claim_take_offer(claim);
+    count.handoffs++;
+    taken = claim;
+    former = claim->owner;
+}
+
+void __wrap_hf__hold_take(struct hf_hold *hold, uint32_t index, struct claim *claim)
+{
+    if (mutant == MUTANT_OFFER_OWNER && taken == claim)
+        claim->owner = former;
+    taken = NULL;
+    __real_hf__hold_take(hold, index, claim);
+}
+
+void __wrap_hf__acquire_undo(struct hf_op *op, int rc)
+{
+    undoing = rc == HF_ETIMEOUT;
+    __real_hf__acquire_undo(op, rc);
+    undoing = false;
+}
+
+void __wrap_hf__claim_release(struct claim *claim, struct hf_op *leaver)
+{
+    if (mutant != MUTANT_OFFER_KEPT || !undoing || !claim->offered)
+        __real_hf__claim_release(claim, leaver);
+}
+
+struct claim *__wrap_hf__claim_offered(hf_client *client, const char *name, size_t len,
+                                       uint32_t hash)
+{
+    struct claim *claim = __real_hf__claim_offered(client, name, len, hash);
+    if (claim || mutant != MUTANT_OFFER_LEASE)
+        return claim;
+    claim = client->names[hash & (client->names_size - 1)];
+    while (claim && !(claim->offered && strcmp(claim->ticket.name, name) == 0))
+        claim = claim->name_next;
+    return claim;
 }

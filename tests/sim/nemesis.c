@@ -57,6 +57,22 @@ static void draw_pressure(struct settings *drawn)
     drawn->goal /= 4;
 }
 
+/* Many threads of one client or two on one name: hand-offs decide. */
+static void draw_crowd(struct settings *drawn)
+{
+    drawn->names = (int)dice_between(1, 2);
+    drawn->clients = (int)dice_between(1, 2);
+    drawn->actors = (int)dice_between(3, ACTORS_MAX);
+    drawn->blocking = (uint32_t)dice_between(600, 1000);
+    drawn->preempt = (uint32_t)dice_between(20, 300);
+    drawn->preempt_ns *= dice_chance(300) ? 10 : 1; /* sleepers come too late */
+    drawn->multi = drawn->objects = 0;
+    if (drawn->handoff == HF_OFF)
+        drawn->handoff = 0;
+    if (drawn->think_ns > drawn->hold_ns)
+        drawn->think_ns = drawn->hold_ns;
+}
+
 void settings_draw(struct settings *drawn, enum sim_store store, uint64_t seed,
                    uint64_t goal)
 {
@@ -86,7 +102,18 @@ void settings_draw(struct settings *drawn, enum sim_store store, uint64_t seed,
     drawn->once = knob(300);
     drawn->cancel = knob(200);
     drawn->multi = knob(300);
-    drawn->blocking = knob(100);
+    drawn->blocking = dice_chance(200) ? 0 : (uint32_t)dice_between(1, 1000);
+    drawn->leased = store == SIM_LEASE ? 800 : knob(800);
+    drawn->by_thread = knob(1000);
+    drawn->again = knob(600);
+    drawn->renew_thread = knob(60);
+    drawn->background = knob(800);
+    drawn->preempt = knob(200);
+    drawn->evict = knob(30);
+    drawn->adopt = knob(300);
+    drawn->leave = knob(100);
+    drawn->strange = knob(1000);
+    drawn->preempt_ns = one_of(times, 3) / 10;
     drawn->fixed = knob(200);
     drawn->capped = knob(100);
     drawn->watch = knob(400);
@@ -96,6 +123,8 @@ void settings_draw(struct settings *drawn, enum sim_store store, uint64_t seed,
     drawn->in_callback = knob(200);
     if (store == SIM_LEASE && dice_chance(100))
         draw_pressure(drawn);
+    else if (dice_chance(350))
+        draw_crowd(drawn);
 }
 
 /* ---- faults ---------------------------------------------------------------------- */
@@ -147,25 +176,25 @@ static void pause_client(int index, int64_t span)
 static void kill_client(int index)
 {
     struct client *client = sim_client(index);
-    if (!may_kill || client->blocked || !client->handle)
+    if (!may_kill || client->closing || !client->handle)
         return;
     may_kill = false;
-    client->dead = true;
+    client->dead = client->frozen = true;
     net_cut(index, 0);
     for (int i = 0; i < set.actors; i++)
-        if (client->actors[i].hold)
-            actor_tell_lost(&client->actors[i]);
+        actor_tell_lost(&client->actors[i]);
 }
 
-static void evict_somebody(void)
+static void evict_a_holder(void)
 {
-    uint64_t token;
+    uint64_t first, last;
     int name;
-    if (!server_evict_any(&token, &name))
+    if (!server_evict_any(&first, &last, &name))
         return;
-    trace(EVENT_EVICT, 0, name, token, 0);
-    if (names[name].evicted < token)
-        names[name].evicted = token;
+    trace(EVENT_EVICT, 0, name, first, last);
+    oracle_evicting(name, first, last);
+    for (uint64_t token = first; token <= last; token++)
+        oracle_gone(name, token);
 }
 
 static void server_goes(bool forgets)
@@ -177,6 +206,7 @@ static void server_goes(bool forgets)
         return;
     server_forget();
     objects_forget();
+    oracle_forget();
 }
 
 /* How long it lasts, 0: a moment. */
@@ -210,7 +240,7 @@ static int64_t begin(enum fault fault)
         kill_client(client);
         return 0;
     case FAULT_EVICT:
-        evict_somebody();
+        evict_a_holder();
         return 0;
     case FAULT_PLAN:
         draw_plan();

@@ -9,29 +9,33 @@
  */
 #include "sim.h"
 
+#include <string.h>
+
 const char objects_latch[] = "latch";
 static const char cell_name[] = "cell";
 
 static struct {
     int64_t closed_since; /* true time; NEVER: may be open */
     uint64_t set_to;      /* of a set that was confirmed */
-    uint64_t downs;       /* begun since then */
-    uint64_t loose;       /* begun before, and perhaps not done yet */
+    uint64_t begun;       /* count-downs, all of them ... */
+    uint64_t ended;       /* ... and those of which the end is known */
+    uint64_t mark;        /* of `ended`, when that set was asked for */
+    uint64_t setting;     /* sets that are under way */
+    uint64_t sets;        /* begun */
     uint64_t version;     /* of the cell: the newest that was confirmed */
     uint64_t written_over;
-    uint64_t seen;
 } was;
 
 void objects_reset(void)
 {
+    memset(&was, 0, sizeof(was));
     was.closed_since = NEVER;
-    was.set_to = was.downs = was.loose = was.version = was.written_over = was.seen = 0;
 }
 
 void objects_forget(void)
 {
     was.closed_since = NEVER;
-    was.version = was.seen = 0;
+    was.version = 0;
 }
 
 static bool is_open_end(int rc)
@@ -41,28 +45,38 @@ static bool is_open_end(int rc)
 
 /* ---- latch ----------------------------------------------------------------------- */
 
+/* More count-downs than are known to have come before it may have come after it. */
+static bool may_be_open(void)
+{
+    return was.begun - was.mark >= was.set_to;
+}
+
+/* Beside another one nobody can tell which of the two came first. */
 static void latch_set(int client, hf_client *handle)
 {
     uint32_t to = (uint32_t)dice_between(1, 6);
+    uint64_t mark = was.ended, sets = ++was.sets;
+    bool alone = was.setting++ == 0;
     int rc = hf_latch_set(handle, objects_latch, to, NULL);
     trace(EVENT_LATCH, client, 0, to, (uint64_t)rc);
-    if (rc == 0) {
-        was.set_to = to;
-        was.downs = 0;
-        was.closed_since = sim_now;
-    }
+    was.setting--;
+    if (rc != 0)
+        return;
+    was.set_to = to;
+    was.mark = mark;
+    was.closed_since = alone && sets == was.sets && !may_be_open() ? sim_now : NEVER;
 }
 
 static void latch_down(int client, hf_client *handle)
 {
     uint32_t left, by = (uint32_t)dice_between(1, 2);
-    was.downs += by;
-    if (was.downs + was.loose >= was.set_to)
+    was.begun += by;
+    if (may_be_open())
         was.closed_since = NEVER;
     int rc = hf_latch_count_down(handle, objects_latch, by, &left, NULL);
     trace(EVENT_LATCH, client, 1, by, (uint64_t)rc);
-    if (is_open_end(rc))
-        was.loose += by;
+    if (!is_open_end(rc))
+        was.ended += by;
 }
 
 int64_t objects_wait_began(void)
@@ -72,7 +86,7 @@ int64_t objects_wait_began(void)
 
 void objects_wait_ended(int64_t began, int rc)
 {
-    if (rc == 0 && was.closed_since < began && was.downs + was.loose < was.set_to)
+    if (rc == 0 && was.closed_since < began)
         violation("a wait for the latch ended while it was closed");
 }
 
@@ -98,8 +112,10 @@ static void cell_write(int client, hf_client *handle)
     if (fresh <= version || (version && version == was.written_over))
         violation("version %llu of the cell was written over again",
                   (unsigned long long)version);
-    was.written_over = version;
-    was.version = fresh;
+    if (was.written_over < version)
+        was.written_over = version;
+    if (was.version < fresh)
+        was.version = fresh;
 }
 
 void objects_act(int client, hf_client *handle)
@@ -116,7 +132,7 @@ void objects_act(int client, hf_client *handle)
 /* Faults are over: open the latch, so that whoever waits for it comes home. */
 void objects_heal(int client, hf_client *handle)
 {
-    was.downs += 100;
+    was.begun += 100;
     was.closed_since = NEVER;
     int rc = hf_latch_count_down(handle, objects_latch, 100, NULL, NULL);
     trace(EVENT_LATCH, client, 2, 100, (uint64_t)rc);

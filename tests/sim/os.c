@@ -6,7 +6,7 @@
  *
  * Descriptors are numbers from FD_FIRST on. There are eventfds, timerfds and epoll sets
  * (one inside another, as core has them). Readiness is computed when somebody asks.
- * An epoll_wait that would sleep lets the rest of the world go on (sim_block).
+ * An epoll_wait that has nothing to tell puts its thread to sleep (threads.c).
  *
  * Each node has a clock of its own; `current` is the node whose code is running.
  */
@@ -24,6 +24,7 @@
 #include "../../src/base/rand.h"
 
 enum { FD_FIRST = 64, FDS = 128, MEMBERS = 8 };
+#define CLOCK_STEP_NS 8 /* more than what a slow clock may go back by rounding */
 #define EPOCH_US INT64_C(1700000000000000)
 
 enum fd_kind { FD_FREE = 0, FD_EVENT, FD_TIMER, FD_EPOLL };
@@ -46,8 +47,9 @@ int64_t sim_now;
 struct node_clock os_clocks[CLIENTS_MAX];
 static struct fake_fd fds[FDS];
 static int current = -1;
+static uint64_t changes[CLIENTS_MAX];   /* of a node's descriptors, so far */
 static int64_t node_ready[CLIENTS_MAX]; /* what os_node_ready() said last ... */
-static bool node_changed[CLIENTS_MAX];  /* ... unless something has changed since */
+static uint64_t node_seen[CLIENTS_MAX]; /* ... at so many changes */
 static uint64_t ids_state;
 
 /* ---- chance ---------------------------------------------------------------------- */
@@ -112,6 +114,11 @@ int os_enter(int node)
     return before;
 }
 
+int os_node(void)
+{
+    return current;
+}
+
 int64_t os_node_now(void)
 {
     if (current < 0)
@@ -124,7 +131,8 @@ void os_reset(uint64_t seed)
     dice_state = seed * UINT64_C(0x2545f4914f6cdd1d) + 1;
     ids_state = ~seed * UINT64_C(0x9fb21c651e98df25) + 7;
     memset(fds, 0, sizeof(fds));
-    memset(node_changed, true, sizeof(node_changed));
+    for (int i = 0; i < CLIENTS_MAX; i++)
+        changes[i]++;
     sim_now = 0;
     current = -1;
 }
@@ -139,7 +147,7 @@ static struct fake_fd *fd_find(int fd)
 static void changed(const struct fake_fd *fake)
 {
     if (fake->node >= 0)
-        node_changed[fake->node] = true;
+        changes[fake->node]++;
 }
 
 static int fd_new(enum fd_kind kind)
@@ -176,11 +184,16 @@ int64_t os_ready_at(int fd)
 
 int64_t os_node_ready(int node, int fd)
 {
-    if (node_changed[node]) {
-        node_changed[node] = false;
+    if (node_seen[node] != changes[node]) {
+        node_seen[node] = changes[node];
         node_ready[node] = os_ready_at(fd);
     }
     return node_ready[node];
+}
+
+uint64_t os_changes(int node)
+{
+    return changes[node];
 }
 
 /* ---- what the library calls instead ---------------------------------------------- */
@@ -207,6 +220,8 @@ int __real_close(int fd);
 
 int64_t __wrap_hf__now(void)
 {
+    thread_point();
+    sim_now += CLOCK_STEP_NS; /* no two looks at it see the same */
     return os_node_now();
 }
 
@@ -271,29 +286,37 @@ int __wrap_epoll_ctl(int epfd, int op, int fd, struct epoll_event *event)
     return 0;
 }
 
-static int collect(const struct fake_fd *fake, struct epoll_event *events, int most)
+static int collect(struct fake_fd *fake, struct epoll_event *events, int most)
 {
     int found = 0;
     for (int i = 0; i < fake->members_used && found < most; i++) {
-        if (os_ready_at(fake->members[i].fd) > sim_now)
+        struct epoll_event *wanted = &fake->members[i].event;
+        if (!wanted->events || os_ready_at(fake->members[i].fd) > sim_now)
             continue;
-        events[found] = fake->members[i].event;
+        events[found] = *wanted;
         events[found++].events = EPOLLIN;
+        if (wanted->events & EPOLLONESHOT) {
+            wanted->events = 0;
+            changed(fake);
+        }
     }
     return found;
 }
 
 int __wrap_epoll_wait(int epfd, struct epoll_event *events, int most, int timeout)
 {
-    const struct fake_fd *fake = fd_find(epfd);
-    int found = collect(fake, events, most);
-    if (found || timeout == 0)
-        return found;
+    struct fake_fd *fake = fd_find(epfd);
     int64_t until = NEVER;
     if (timeout > 0)
         until = clock_reach(&os_clocks[current], os_node_now() + timeout * MS);
-    sim_block(current, epfd, until);
-    return collect(fake, events, most);
+    thread_point();
+    int found = collect(fake, events, most);
+    while (!found && timeout != 0 && sim_now < until) {
+        thread_poll(epfd, until);
+        found = collect(fake, events, most);
+    }
+    thread_point();
+    return found;
 }
 
 int __wrap_eventfd(unsigned int count_, int flags)

@@ -239,6 +239,15 @@ static void receive_withdraw(struct msg *msg)
     admit(row, NULL);
 }
 
+/* Its client goes by another number by now. */
+static void hear_token(struct ticket *ticket, uint64_t token)
+{
+    if (token <= ticket->token || token >= ticket->token + ticket->span)
+        return;
+    ticket->span -= (uint32_t)(token - ticket->token);
+    ticket->token = token;
+}
+
 static void receive_renew(struct msg *msg)
 {
     for (uint32_t i = 0; i < msg->count; i++) {
@@ -247,6 +256,8 @@ static void receive_renew(struct msg *msg)
         expire(row);
         struct ticket *ticket = *ticket_find(row, &item->id);
         bool held = ticket && ticket->held;
+        if (held)
+            hear_token(ticket, item->token);
         if (held && msg->mode == HF_RENEW) {
             ticket->ttl_ns = item->ttl_ns;
             ticket->end_ns = server_clock() + item->ttl_ns;
@@ -257,18 +268,75 @@ static void receive_renew(struct msg *msg)
     }
 }
 
-static int evict(struct row *row, uint64_t token)
+static struct ticket **holder_find(struct row *row, uint64_t token)
+{
+    struct ticket **at = &row->first;
+    while (*at && !((*at)->held && token >= (*at)->token &&
+                    token < (*at)->token + (*at)->span))
+        at = &(*at)->next;
+    return at;
+}
+
+static void take_away(struct row *row, struct ticket **at, bool tell)
+{
+    if (tell)
+        push(*at, MSG_LOST);
+    ticket_remove(at);
+    admit(row, NULL);
+}
+
+static void ask_which(const struct ticket *ticket, const struct msg *wish)
+{
+    struct msg *msg = msg_new(MSG_WHICH, ticket->client);
+    msg->items[0].id = ticket->id;
+    msg->token = ticket->token;
+    msg->number = wish->number;
+    msg->call_id = wish->call_id;
+    net_send(msg, false);
+}
+
+/* mode: y and x are answers of the holder's client, f: none came in time. */
+static int evict(struct row *row, const struct msg *msg)
 {
     expire(row);
-    for (struct ticket **at = &row->first; *at; at = &(*at)->next) {
-        if (!(*at)->held || token < (*at)->token || token >= (*at)->token + (*at)->span)
-            continue;
-        push(*at, MSG_LOST);
-        ticket_remove(at);
-        admit(row, NULL);
+    struct ticket **at = holder_find(row, msg->number);
+    if (msg->mode == 'x' || !*at)
+        return HF_ENOENT;
+    bool named = (*at)->token == msg->number;
+    if (msg->mode == 'y' || (*at)->span == 1 || (msg->mode == 'f' && named)) {
+        take_away(row, at, msg->mode != 'y');
         return 0;
     }
-    return HF_ENOENT;
+    bool there = net.conns[(*at)->client].up;
+    if (there)
+        ask_which(*at, msg);
+    if (there || !named)
+        return ANSWER_ASKED;
+    take_away(row, at, true);
+    return 0;
+}
+
+/* Moved under one number of its block; asked again, it has a fresh lease. */
+static int adopt(struct row *row, struct msg *msg)
+{
+    expire(row);
+    struct ticket *ticket = *ticket_find(row, &msg->items[0].id);
+    if (!ticket || !ticket->held) {
+        ticket = *ticket_find(row, &msg->other);
+        if (!ticket || !ticket->held || msg->number < ticket->token ||
+            msg->number >= ticket->token + ticket->span)
+            return HF_ENOENT;
+        push(ticket, MSG_LOST);
+        ticket->id = msg->items[0].id;
+        ticket->client = msg->client;
+    }
+    ticket->token = msg->number;
+    ticket->span = 1;
+    ticket->ttl_ns = msg->items[0].ttl_ns;
+    ticket->end_ns = server_clock() + ticket->ttl_ns;
+    msg->token = ticket->token;
+    msg->ttl_ns = ticket->ttl_ns;
+    return 0;
 }
 
 static int downgrade(struct row *row, const struct msg *msg)
@@ -282,7 +350,7 @@ static int downgrade(struct row *row, const struct msg *msg)
     return 0;
 }
 
-static int do_ask(struct row *row, const struct msg *msg, uint64_t *result)
+static int do_ask(struct row *row, struct msg *msg, uint64_t *result)
 {
     uint64_t clock = (uint64_t)(server_clock() / 1000);
     switch (msg->verb) {
@@ -303,7 +371,9 @@ static int do_ask(struct row *row, const struct msg *msg, uint64_t *result)
         *result = row->number = row->token;
         return 0;
     case HF_EVICT:
-        return evict(row, msg->number);
+        return evict(row, msg);
+    case HF_ADOPT:
+        return adopt(row, msg);
     case HF_DOWNGRADE:
         return downgrade(row, msg);
     default:
@@ -315,7 +385,8 @@ static int do_ask(struct row *row, const struct msg *msg, uint64_t *result)
 static void receive_ask(struct msg *msg)
 {
     struct row *row = &rows[msg->items[0].name];
-    for (uint32_t i = 0; i < DONE_MAX; i++) {
+    bool again = msg->verb == HF_ADOPT; /* is looked at each time */
+    for (uint32_t i = 0; i < DONE_MAX && !again; i++) {
         if (!same_id(&row->done[i].id, &msg->call_id))
             continue;
         msg->answer = row->done[i].rc;
@@ -325,7 +396,7 @@ static void receive_ask(struct msg *msg)
     uint64_t result = 0;
     msg->answer = do_ask(row, msg, &result);
     msg->number = result;
-    if (msg->answer == 0)
+    if (msg->answer == 0 || (msg->verb == HF_EVICT && msg->mode == 'x'))
         row->done[row->done_next++ % DONE_MAX] =
             (struct done){ msg->call_id, result, msg->answer };
 }
@@ -388,18 +459,19 @@ size_t server_tickets(char *text, size_t size)
     return found;
 }
 
-/* Takes a held ticket away, whichever chance says; its last token number. */
-bool server_evict_any(uint64_t *ret_token, int *ret_name)
+/* Takes a held ticket away, whichever chance says; its numbers. */
+bool server_evict_any(uint64_t *ret_first, uint64_t *ret_last, int *ret_name)
 {
     int from = (int)(dice() % NAMES_MAX);
     for (int i = 0; i < NAMES_MAX; i++) {
         struct row *row = &rows[(from + i) % NAMES_MAX];
         if (!row->first || !row->first->held)
             continue;
-        uint64_t token = row->first->token;
-        *ret_token = token + row->first->span - 1;
+        *ret_first = row->first->token;
+        *ret_last = row->first->token + row->first->span - 1;
         *ret_name = (from + i) % NAMES_MAX;
-        return evict(row, token) == 0;
+        take_away(row, &row->first, true);
+        return true;
     }
     return false;
 }

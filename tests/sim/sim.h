@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The simulator, from below: virtual system (os.c), a lease server and the network to
- * it (server.c, net.c), the store that speaks to it (store.c), what must hold
- * (oracle.c), actors that lock and let go (actors.c, acts.c), what befalls them
- * (nemesis.c), the scheduler (world.c) and the command line (main.c).
+ * The simulator, from below: virtual system (os.c) and its threads (threads.c), a lease
+ * server and the network to it (server.c, net.c), the store that speaks to it
+ * (store.c), what must hold (oracle.c), actors that lock and let go (actors.c, acts.c),
+ * what befalls them (nemesis.c), the scheduler (world.c) and the command line (main.c).
  *
- * One thread. Every decision is drawn from the seed, in an order that depends on
- * nothing else, so that a seed replays exactly.
+ * One thread of this process, whatever runs in it. Every decision is drawn from the
+ * seed, in an order that depends on nothing else, so that a seed replays exactly.
  */
 #ifndef HF_TESTS_SIM_H
 #define HF_TESTS_SIM_H
@@ -17,12 +17,14 @@
 
 #include "../../include/holdfast/backend.h"
 
-enum { CLIENTS_MAX = 8, ACTORS_MAX = 4, NAMES_MAX = 8, PARTS_MAX = 3 };
+enum { CLIENTS_MAX = 8, ACTORS_MAX = 6, NAMES_MAX = 8, PARTS_MAX = 3 };
+enum { THREADS_MAX = CLIENTS_MAX * (ACTORS_MAX + 3) };
 
 #define US INT64_C(1000)
 #define MS INT64_C(1000000)
 #define SECOND INT64_C(1000000000)
 #define NEVER INT64_MAX
+#define BY_THREAD (UINT64_C(1) << 63) /* an owner that is a thread */
 
 /* ---- chance ---------------------------------------------------------------------- */
 
@@ -46,10 +48,40 @@ int64_t clock_reach(const struct node_clock *clock, int64_t reading); /* true ti
 /* Whose code is running: its clock is what hf__now() says. */
 void os_reset(uint64_t seed);
 int os_enter(int node); /* the node before */
+int os_node(void);
 int64_t os_node_now(void);
 extern struct node_clock os_clocks[CLIENTS_MAX];
 int64_t os_ready_at(int fd); /* true time at which it polls readable; NEVER */
 int64_t os_node_ready(int node, int fd); /* of a node's one descriptor, from memory */
+uint64_t os_changes(int node);           /* how often one of its descriptors changed */
+
+/* ---- threads --------------------------------------------------------------------- */
+
+struct thread;
+
+/* Who a thread is to the library: its thread-local variables. */
+struct identity {
+    uint64_t serial;
+    unsigned char locals[64];
+};
+
+void threads_init(void);
+void threads_reset(void);
+void identity_renew(struct identity *self); /* a thread that never ran before */
+struct thread *thread_start(int node, struct identity *self, void (*work)(void *),
+                            void *arg);
+/* The thread that can go on first, if before *ret_at. */
+struct thread *threads_next(int64_t *ret_at);
+void thread_resume(
+    struct thread *thread); /* until it sleeps, ends, or loses its turn */
+int thread_index(const struct thread *thread);
+int thread_node(const struct thread *thread);
+bool threads_of(int node);    /* some are under way */
+uint64_t thread_serial(void); /* of the one that runs */
+void thread_point(void);      /* others may run here */
+void thread_guard(bool on);   /* or not, until it is off again */
+void thread_nap(int64_t span);
+void thread_poll(int fd, int64_t until);
 
 /* ---- settings of one seed -------------------------------------------------------- */
 
@@ -66,6 +98,9 @@ enum mutant {
     MUTANT_CORE_ARRIVAL, /* core: a grant counts from when it is read */
     MUTANT_CORE_NO_WORD, /* core: now and then an answer wakes nobody */
     MUTANT_CORE_DEAF,    /* core: a renewal refused is taken for a success */
+    MUTANT_OFFER_OWNER,  /* core: who takes an offer does not become the owner */
+    MUTANT_OFFER_KEPT,   /* core: who times out keeps the offer made to it */
+    MUTANT_OFFER_LEASE,  /* core: an offer is taken with the lease it had */
     MUTANTS,
 };
 extern enum mutant mutant;
@@ -81,7 +116,9 @@ struct settings {
     uint32_t faults; /* bits of enum fault */
     int64_t calm_ns; /* mean time between faults */
     uint32_t forever, once, cancel, multi, blocking, fixed, capped, watch, poll,
-        objects, reopen, in_callback; /* per mille */
+        objects, reopen, in_callback, by_thread, leased, again, renew_thread,
+        background, preempt, evict, adopt, leave, strange; /* per mille */
+    int64_t preempt_ns;
 };
 extern struct settings set;
 
@@ -114,6 +151,11 @@ extern struct settings set;
     X(HEAL)                                                                            \
     X(DISPATCH)                                                                        \
     X(BLOCK)                                                                           \
+    X(RUN)                                                                             \
+    X(AGAIN)                                                                           \
+    X(THREAD)                                                                          \
+    X(ADOPT)                                                                           \
+    X(LEAVE)                                                                           \
     X(EVICT)
 
 enum event_kind {
@@ -125,6 +167,7 @@ void trace(enum event_kind kind, int client, int actor, uint64_t a, uint64_t b);
 
 struct count {
     uint64_t acquisitions, exposed, faults, refused, lost, ended;
+    uint64_t offers, handoffs, switches, evicted, adopted;
     int64_t virtual_ns;
     uint64_t hash;
 };
@@ -138,9 +181,7 @@ extern bool verbose;
 /* ---- the scheduler --------------------------------------------------------------- */
 
 struct client;
-bool sim_nested(void); /* inside a blocking call: no other one may begin */
 bool sim_healed(void);
-void sim_block(int node, int epoll_fd, int64_t until); /* from a wrapped epoll_wait */
 struct client *sim_client(int index);
 
 /* ---- the lease server ------------------------------------------------------------ */
@@ -153,6 +194,7 @@ struct item {
     int32_t kind;
     int64_t ttl_ns;
     int32_t answer;
+    uint64_t token; /* that holds now; 0: the first one */
 };
 
 enum msg_kind {
@@ -162,6 +204,7 @@ enum msg_kind {
     MSG_ASK,
     MSG_GRANT, /* pushed */
     MSG_LOST,  /* pushed */
+    MSG_WHICH, /* pushed: which number holds? */
     MSG_EOF,   /* the connection is gone */
 };
 
@@ -178,12 +221,12 @@ struct msg {
     int32_t mode, verb, answer; /* answer: of enum answer, or an rc */
     uint32_t flags, permits, limit, reserve, count, span;
     uint64_t token, number;
-    struct hf_id call_id;
+    struct hf_id call_id, other;
     int64_t ttl_ns, left_ns, server_ns;
     struct item items[ITEMS_MAX];
 };
 
-enum answer { ANSWER_GRANTED = 1, ANSWER_QUEUED, ANSWER_BUSY };
+enum answer { ANSWER_GRANTED = 1, ANSWER_QUEUED, ANSWER_BUSY, ANSWER_ASKED };
 
 void server_reset(void);
 void server_receive(struct msg *msg);
@@ -191,7 +234,7 @@ void server_forget(void); /* a crash that keeps nothing */
 /* How many that somebody should have withdrawn, and which was the last. */
 size_t server_tickets(char *text, size_t size);
 int64_t server_clock(void);
-bool server_evict_any(uint64_t *ret_token, int *ret_name);
+bool server_evict_any(uint64_t *ret_first, uint64_t *ret_last, int *ret_name);
 extern struct node_clock server_node;
 
 struct net_side {
@@ -231,16 +274,25 @@ int name_index(const char *name);
 
 enum family { FAMILY_MUTEX = 0, FAMILY_RW, FAMILY_PERMITS, FAMILY_EXPIRING, FAMILIES };
 
+enum { EVICTIONS_KEPT = 64, TOKENS_KEPT = 8 };
+
+struct range {
+    uint64_t first, last;
+};
+
 struct name {
-    char text[16];
+    char text[160];
     enum family family;
     uint32_t limit;
     uint64_t told; /* the largest token told so far, and to whom */
     uint64_t told_owner;
     int told_client;
-    uint64_t evicted; /* grants up to here may have been taken away */
-    uint64_t fence;   /* the register: the largest token that touched it ... */
-    uint64_t value;   /* ... and what it holds */
+    struct range gone[EVICTIONS_KEPT]; /* numbers that were evicted, or may be */
+    uint32_t gone_next;
+    uint64_t done[TOKENS_KEPT]; /* released, for certain */
+    uint32_t done_next;
+    uint64_t fence; /* the register: the largest token that touched it ... */
+    uint64_t value; /* ... and what it holds */
     struct belief *beliefs;
     int belief_count;
 };
@@ -254,15 +306,35 @@ struct belief {
     int32_t kind;
     uint32_t permits;
     uint64_t token, owner, value;
+    uint64_t closes; /* of its client, when it was asked for */
     bool lost_seen;
+    int moved;       /* adoptions that have moved it, or may have */
+    bool gone;       /* evicted or adopted, for certain */
+    bool ghost;      /* left behind: held by no handle ... */
+    int64_t until;   /* ... and at least until then */
+    bool for_good;   /* without a lease: ends by release, eviction or adoption only */
+    int64_t dies_at; /* fixed or capped: not ours after this, true time */
 };
 
 void oracle_reset(void);
 uint64_t oracle_number(uint64_t token); /* as it goes into the trace */
 void oracle_granted(struct belief *belief, uint64_t floor);
-void oracle_work(struct belief *belief); /* reads and writes the register */
+bool oracle_alive(struct belief *belief);          /* held, by its own client's clock */
+void oracle_extended(const struct belief *belief); /* its lease, or is about to be */
+void oracle_work(struct belief *belief);           /* reads and writes the register */
 void oracle_ended(struct belief *belief);
-void oracle_check(void); /* exclusion, now */
+uint32_t oracle_evicting(int name, uint64_t first, uint64_t last); /* or it has been */
+void oracle_not_evicted(int name, uint32_t entry);
+bool oracle_is_evicted(int name, uint64_t token);
+/* A belief with that token, or NULL; all of them are moved, or are not after all. */
+struct belief *oracle_holder(int name, uint64_t token);
+void oracle_moved(int name, uint64_t token, bool moved);
+void oracle_gone(int name, uint64_t token); /* for certain */
+void oracle_adopted(struct belief *belief);
+void oracle_left(const struct belief *belief, int64_t until); /* becomes a ghost */
+void oracle_forget(void); /* the server has: nothing is left behind any more */
+bool oracle_is_gone(const struct belief *belief); /* evicted or adopted */
+void oracle_check(void);                          /* exclusion, now */
 
 void objects_reset(void);
 void objects_forget(void); /* the server lost its memory */
@@ -283,7 +355,19 @@ struct actor {
     uint64_t owner;
     hf_op *op;
     hf_hold *hold;
-    bool latch, poll, once, cancelled, watched, told_lost, in_call, wants_reopen;
+    bool busy;            /* a thread of its own is under way */
+    bool in_call;         /* inside a callback */
+    bool new_thread;      /* the next one has a new identity */
+    struct identity self; /* of its thread */
+    uint64_t round;       /* how many acquires have ended */
+    hf_op *spent;         /* ended while its thread was using it: to be freed */
+    hf_hold *leaving;     /* inside hf_release() */
+    bool latch, poll, once, cancelled, watched, told_lost, posted;
+    bool was_gone, was_fine; /* what its last hold was when the release began */
+    int released;            /* of its parts */
+    uint64_t closes_before;
+    int64_t asked_ttl_ms, asked_max_ms;
+    uint32_t asked_flags;
     int64_t began, timeout_ns, stalled_before, latch_began, release_at;
     uint64_t faults_before;
     bool exposed;
@@ -296,19 +380,43 @@ struct client {
     hf_client *handle; /* NULL: not open */
     int fd;
     int index;
-    bool blocked; /* inside a call that waits */
     bool closing, dead;
+    bool frozen;      /* dead, and its threads stay where they are */
+    bool dispatching; /* its loop's thread is in hf_dispatch() */
+    bool background;  /* it has a thread of the library instead */
+    uint64_t closes;
+    int64_t loop_not_before;
+    struct identity loop_self;
     int64_t not_before; /* does nothing until then */
     int64_t stalled;    /* sum of its pauses */
     struct actor actors[ACTORS_MAX];
 };
 
 void client_open(struct client *client);
-void client_close(struct client *client);
-void actor_act(struct actor *actor);
+void client_close(struct client *client); /* by one of its threads */
+struct client *client_of(const struct actor *actor);
+void actor_act(void *actor); /* what its thread does next */
+void actor_rest(struct actor *actor);
+void actor_acquire(struct actor *actor);
+void actor_wait_latch(struct actor *actor);
+void actor_ended(struct actor *actor, int rc, hf_hold *hold);
+bool actor_was_closed(const struct actor *actor);
 bool actor_busy(const struct actor *actor);
 void actor_tell_lost(struct actor *actor);
 void actor_release(struct actor *actor, bool may_block);
+void actor_take(struct actor *actor, hf_hold *hold, bool adopted);
+void actor_begin(struct actor *actor);
+void actor_draw_options(struct actor *actor, hf_acquire_options *options);
+void actor_end_beliefs(struct actor *actor);
+
+/* repair.c: what is done to holds by their token or their id. */
+void repair_reset(void);
+bool repair_evict(struct actor *actor);
+bool repair_adopt(struct actor *actor); /* false: there was nothing to do */
+void repair_post(struct actor *actor);  /* lets others adopt what it holds */
+void repair_leave(struct actor *actor); /* and leaves it to them */
+void repair_released(int name, uint64_t token);
+hf_watch_cb actor_told;
 
 /* ---- what befalls them ----------------------------------------------------------- */
 

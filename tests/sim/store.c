@@ -13,7 +13,7 @@
  * began so much later than the request as the server's clock says, less what that clock
  * may have run too fast. The answer to a renewal says which one it answers.
  */
-#include "sim.h"
+#include "store.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -22,47 +22,11 @@
 #include <unistd.h>
 
 #include "../../src/base/error.h"
-#include "../../src/base/list.h"
 #include "../../src/base/mem.h"
-
-struct seat { /* a ticket the server may know of */
-    struct hf_link link;
-    struct hf_ticket *ticket;
-};
-
-struct about { /* that a call is about something */
-    struct hf_link link;
-    void *subject; /* a ticket, or a request; NULL: forgotten */
-    struct call *call;
-};
-
-struct call {
-    struct hf_link link;
-    uint64_t number;
-    int kind;
-    enum hf_renew_mode mode;
-    int64_t sent_ns;
-    uint32_t count;
-    struct about about[ITEMS_MAX];
-    int64_t ttl_ns[ITEMS_MAX];
-};
-
-enum { ABOUT_BITS = 8 };
-
-struct session {
-    struct hf_host *host;
-    int client, wake_fd;
-    bool up;
-    uint64_t last_call;
-    struct hf_timer reconnect;
-    struct hf_link seats, calls;
-    struct hf_link about[1 << ABOUT_BITS]; /* by the subject's address */
-    struct msg *inbox, **inbox_end;
-};
 
 static struct session *sessions[CLIENTS_MAX];
 
-static int64_t host_now(const struct session *me)
+int64_t session_now(const struct session *me)
 {
     return me->host->ops->now(me->host);
 }
@@ -71,7 +35,7 @@ static int64_t host_now(const struct session *me)
 
 static struct seat *seat_of(const struct hf_ticket *ticket)
 {
-    return (struct seat *)(uintptr_t)ticket->store[0];
+    return (struct seat *)(uintptr_t)ticket->store[SEAT];
 }
 
 static struct hf_link *about_list(struct session *me, const void *subject)
@@ -95,7 +59,7 @@ static void about_forget(struct about *about)
     about->subject = NULL;
 }
 
-static void call_end(struct call *call)
+void session_end_call(struct call *call)
 {
     for (uint32_t i = 0; i < call->count; i++)
         about_forget(&call->about[i]);
@@ -115,12 +79,12 @@ static void calls_forget(struct session *me, const void *subject)
         for (uint32_t i = 0; i < call->count; i++)
             left |= call->about[i].subject != NULL;
         if (!left)
-            call_end(call);
+            session_end_call(call);
     }
 }
 
 /* Nothing about this ticket may come any more. */
-static void seat_give(struct session *me, struct hf_ticket *ticket)
+void session_unseat(struct session *me, struct hf_ticket *ticket)
 {
     struct seat *seat = seat_of(ticket);
     calls_forget(me, ticket);
@@ -128,10 +92,10 @@ static void seat_give(struct session *me, struct hf_ticket *ticket)
         return;
     hf__list_remove(&seat->link);
     hf__free(seat);
-    ticket->store[0] = 0;
+    ticket->store[SEAT] = 0;
 }
 
-static bool seat_take(struct session *me, struct hf_ticket *ticket)
+bool session_seat(struct session *me, struct hf_ticket *ticket)
 {
     if (seat_of(ticket))
         return true;
@@ -140,18 +104,18 @@ static bool seat_take(struct session *me, struct hf_ticket *ticket)
         return false;
     seat->ticket = ticket;
     hf__list_push_back(&me->seats, &seat->link);
-    ticket->store[0] = (uintptr_t)seat;
+    ticket->store[SEAT] = (uintptr_t)seat;
     return true;
 }
 
-static struct call *call_new(struct session *me, int kind, void *subject)
+struct call *session_call(struct session *me, int kind, void *subject)
 {
     struct call *call = hf__alloc(sizeof(*call));
     if (!call)
         abort();
     call->number = ++me->last_call;
     call->kind = kind;
-    call->sent_ns = host_now(me);
+    call->sent_ns = session_now(me);
     call->count = 1;
     if (subject)
         about_set(me, call, 0, subject);
@@ -159,7 +123,7 @@ static struct call *call_new(struct session *me, int kind, void *subject)
     return call;
 }
 
-static struct msg *call_msg(const struct session *me, const struct call *call)
+struct msg *session_msg(const struct session *me, const struct call *call)
 {
     struct msg *msg = msg_new(call->kind, me->client);
     msg->call = call->number;
@@ -167,7 +131,7 @@ static struct msg *call_msg(const struct session *me, const struct call *call)
     return msg;
 }
 
-static void item_fill(struct item *item, const struct hf_ticket *ticket)
+void item_fill(struct item *item, const struct hf_ticket *ticket)
 {
     item->id = ticket->id;
     item->name = name_index(ticket->name);
@@ -181,12 +145,12 @@ static void lease_attempt(void *session, struct hf_ticket *ticket)
 {
     struct session *me = session;
     hf_error why;
-    if (!me->up || !seat_take(me, ticket)) {
+    if (!me->up || !session_seat(me, ticket)) {
         hf__fail_code(&why, me->up ? HF_ENOMEM : HF_EUNREACHABLE);
         me->host->ops->failed(me->host, ticket, &why);
         return;
     }
-    struct msg *msg = call_msg(me, call_new(me, MSG_ATTEMPT, ticket));
+    struct msg *msg = session_msg(me, session_call(me, MSG_ATTEMPT, ticket));
     item_fill(&msg->items[0], ticket);
     msg->flags = ticket->flags;
     msg->permits = ticket->permits;
@@ -203,7 +167,7 @@ static void lease_withdraw(void *session, struct hf_ticket *ticket)
         me->host->ops->withdrawn(me->host, ticket, HF_WITHDRAWAL_UNKNOWN);
         return;
     }
-    struct msg *msg = call_msg(me, call_new(me, MSG_WITHDRAW, ticket));
+    struct msg *msg = session_msg(me, session_call(me, MSG_WITHDRAW, ticket));
     item_fill(&msg->items[0], ticket);
     net_send(msg, true);
 }
@@ -211,15 +175,16 @@ static void lease_withdraw(void *session, struct hf_ticket *ticket)
 static void renew_some(struct session *me, struct hf_ticket *const *tickets,
                        uint32_t some, enum hf_renew_mode mode)
 {
-    struct call *call = call_new(me, MSG_RENEW, NULL);
+    struct call *call = session_call(me, MSG_RENEW, NULL);
     call->count = some;
     call->mode = mode;
-    struct msg *msg = call_msg(me, call);
+    struct msg *msg = session_msg(me, call);
     msg->mode = mode;
     for (uint32_t i = 0; i < some; i++) {
         about_set(me, call, i, tickets[i]);
         call->ttl_ns[i] = tickets[i]->ttl_ns;
         item_fill(&msg->items[i], tickets[i]);
+        msg->items[i].token = tickets[i]->store[NOW];
     }
     net_send(msg, true);
 }
@@ -241,32 +206,16 @@ static void lease_interest(void *session, struct hf_ticket *ticket)
     (void)ticket;
 }
 
-static void lease_ask(void *session, struct hf_request *request)
-{
-    struct session *me = session;
-    if (!me->up) {
-        me->host->ops->answered(me->host, request, HF_EUNREACHABLE, NULL);
-        return;
-    }
-    struct msg *msg = call_msg(me, call_new(me, MSG_ASK, request));
-    msg->verb = request->verb;
-    msg->number = request->number;
-    msg->call_id = request->id;
-    msg->items[0].name = name_index(request->name);
-    if (request->ticket)
-        item_fill(&msg->items[0], request->ticket);
-    net_send(msg, true);
-}
-
 static void lease_forget(void *session, const void *gone)
 {
     struct session *me = session;
     for (HF_EACH_SAFE(link, &me->seats)) {
         struct seat *seat = HF_CONTAINER(link, struct seat, link);
         if (seat->ticket == gone)
-            seat_give(me, seat->ticket);
+            session_unseat(me, seat->ticket);
     }
     calls_forget(me, gone);
+    ask_forget(me, gone);
 }
 
 /* ---- answers --------------------------------------------------------------------- */
@@ -276,20 +225,20 @@ static void attempt_answered(struct session *me, struct hf_ticket *ticket,
 {
     struct hf_grant grant = { msg->token, msg->span, msg->ttl_ns, sent_ns };
     if (mutant == MUTANT_ARRIVAL)
-        grant.since_ns = host_now(me);
+        grant.since_ns = session_now(me);
     if (msg->answer == ANSWER_QUEUED) {
-        int64_t rest = sent_ns + msg->left_ns - host_now(me);
+        int64_t rest = sent_ns + msg->left_ns - session_now(me);
         if (msg->left_ns)
             rest = rest > MS ? rest : MS;
-        ticket->store[2] = (uint64_t)sent_ns;
-        ticket->store[3] = (uint64_t)msg->server_ns;
+        ticket->store[SENT] = (uint64_t)sent_ns;
+        ticket->store[QUEUED] = (uint64_t)msg->server_ns;
         me->host->ops->queued(me->host, ticket, msg->left_ns ? rest : 0);
     } else if (msg->answer == ANSWER_BUSY) {
-        seat_give(me, ticket);
+        session_unseat(me, ticket);
         me->host->ops->busy(me->host, ticket);
     } else {
         if (ticket->kind == HF_LATCH) {
-            seat_give(me, ticket);
+            session_unseat(me, ticket);
             grant.ttl_ns = 0;
         }
         me->host->ops->granted(me->host, ticket, &grant);
@@ -310,29 +259,20 @@ static void renew_answered(struct session *me, const struct call *call,
     }
 }
 
-static void ask_answered(struct session *me, struct hf_request *request,
-                         const struct msg *msg)
-{
-    request->result = msg->number;
-    if (request->verb == HF_CELL_GET && msg->answer == 0)
-        me->host->ops->cell_data(me->host, request, &msg->number, sizeof(msg->number));
-    me->host->ops->answered(me->host, request, msg->answer, NULL);
-}
-
 static void call_answered(struct session *me, struct call *call, const struct msg *msg)
 {
     struct call copy = *call;
-    call_end(call);
+    session_end_call(call);
     if (copy.kind == MSG_ATTEMPT) {
         attempt_answered(me, copy.about[0].subject, msg, copy.sent_ns);
     } else if (copy.kind == MSG_WITHDRAW) {
-        seat_give(me, copy.about[0].subject);
+        session_unseat(me, copy.about[0].subject);
         me->host->ops->withdrawn(me->host, copy.about[0].subject,
                                  (enum hf_withdrawal)msg->answer);
     } else if (copy.kind == MSG_RENEW) {
         renew_answered(me, &copy, msg);
     } else {
-        ask_answered(me, copy.about[0].subject, msg);
+        ask_answered(me, copy.about[0].subject, msg, copy.sent_ns);
     }
 }
 
@@ -341,7 +281,7 @@ static void call_lost(struct session *me, struct call *call)
 {
     struct call copy = *call;
     hf_error why;
-    call_end(call);
+    session_end_call(call);
     hf__fail_code(&why, HF_EUNCERTAIN);
     for (uint32_t i = 0; i < copy.count; i++) {
         void *subject = copy.about[i].subject;
@@ -361,12 +301,12 @@ static void call_lost(struct session *me, struct call *call)
 static void grant_pushed(struct session *me, struct hf_ticket *ticket,
                          const struct msg *msg)
 {
-    int64_t now = host_now(me), asked = (int64_t)ticket->store[2];
-    int64_t waited = msg->server_ns - (int64_t)ticket->store[3];
+    int64_t now = session_now(me), asked = (int64_t)ticket->store[SENT];
+    int64_t waited = msg->server_ns - (int64_t)ticket->store[QUEUED];
     struct hf_grant grant = { msg->token, msg->span, msg->ttl_ns, 0 };
     if (ticket->kind == HF_LATCH) {
         grant.ttl_ns = 0;
-        seat_give(me, ticket);
+        session_unseat(me, ticket);
         me->host->ops->granted(me->host, ticket, &grant);
         return;
     }
@@ -388,6 +328,8 @@ static void pushed(struct session *me, const struct msg *msg)
             continue;
         if (msg->kind == MSG_GRANT)
             grant_pushed(me, ticket, msg);
+        else if (msg->kind == MSG_WHICH)
+            ask_which(me, ticket, msg);
         else
             me->host->ops->event(me->host, ticket, HF_EVENT_LOST);
         return;
@@ -404,7 +346,7 @@ static void connect_again(void *arg)
                    !conn->side[1].blocked;
     if (!through) {
         me->host->ops->set_timer(me->host, &me->reconnect,
-                                 host_now(me) + dice_between(10, 100) * MS);
+                                 session_now(me) + dice_between(10, 100) * MS);
         return;
     }
     me->up = conn->up = true;
@@ -418,7 +360,7 @@ static void connection_lost(struct session *me)
         return;
     me->up = false;
     me->host->ops->set_timer(me->host, &me->reconnect,
-                             host_now(me) + dice_between(1, 50) * MS);
+                             session_now(me) + dice_between(1, 50) * MS);
     for (struct hf_link *link; (link = hf__list_first(&me->calls));)
         call_lost(me, HF_CONTAINER(link, struct call, link));
 }
@@ -429,7 +371,7 @@ static void take(struct session *me, const struct msg *msg)
         connection_lost(me);
         return;
     }
-    if (msg->kind == MSG_GRANT || msg->kind == MSG_LOST) {
+    if (msg->kind == MSG_GRANT || msg->kind == MSG_LOST || msg->kind == MSG_WHICH) {
         pushed(me, msg);
         return;
     }
@@ -441,7 +383,7 @@ static void take(struct session *me, const struct msg *msg)
             call_answered(me, call, msg);
             return;
         }
-        call_end(call); /* answers come in order: this one's is lost */
+        session_end_call(call); /* answers come in order: this one's is lost */
     }
 }
 
@@ -489,6 +431,7 @@ static int lease_open(void *session, struct hf_host *host, const struct hf_url *
     me->reconnect.arg = me;
     hf__list_init(&me->seats);
     hf__list_init(&me->calls);
+    ask_open(me);
     for (size_t i = 0; i < sizeof(me->about) / sizeof(*me->about); i++)
         hf__list_init(&me->about[i]);
     me->wake_fd = eventfd(0, EFD_NONBLOCK);
@@ -500,7 +443,8 @@ static int lease_open(void *session, struct hf_host *host, const struct hf_url *
     connect_again(me);
     *ret_caps = HF_CAP_MUTEX | HF_CAP_FAIR | HF_CAP_RW | HF_CAP_DOWNGRADE |
                 HF_CAP_PERMITS | HF_CAP_EXPIRING | HF_CAP_LATCH | HF_CAP_CELL |
-                HF_CAP_LEASE | HF_CAP_EVICT | HF_CAP_HANDOFF | HF_CAP_PROCESSES;
+                HF_CAP_LEASE | HF_CAP_EVICT | HF_CAP_DETACH | HF_CAP_HANDOFF |
+                HF_CAP_PROCESSES;
     return 0;
 }
 
@@ -512,19 +456,20 @@ static void lease_close(void *session, bool forked)
     for (struct hf_link *link; (link = hf__list_first(&me->seats));) {
         struct hf_ticket *ticket = HF_CONTAINER(link, struct seat, link)->ticket;
         net.left_behind = true; /* nobody will ask whether it got there */
-        if (me->up) {
+        if (me->up && !(ticket->flags & HF_TICKET_DETACHED)) {
             struct msg *msg = msg_new(MSG_WITHDRAW, me->client);
             item_fill(&msg->items[0], ticket);
             net_send(msg, true);
         }
-        seat_give(me, ticket);
+        session_unseat(me, ticket);
     }
     for (struct hf_link *link; (link = hf__list_first(&me->calls));)
-        call_end(HF_CONTAINER(link, struct call, link));
+        session_end_call(HF_CONTAINER(link, struct call, link));
     for (struct msg *msg; (msg = me->inbox);) {
         me->inbox = msg->next;
         msg_free(msg);
     }
+    ask_close(me);
     me->host->ops->stop_timer(me->host, &me->reconnect);
     me->host->ops->remove_fd(me->host, me->wake_fd);
     close(me->wake_fd);
@@ -533,9 +478,10 @@ static void lease_close(void *session, bool forked)
 
 static bool lease_pass(void *session, struct hf_ticket *ticket, uint64_t token)
 {
-    (void)session;
-    (void)ticket;
-    (void)token;
+    const struct session *me = session;
+    if (!me->up)
+        return false; /* the server could not ask us */
+    ticket->store[NOW] = token;
     return true;
 }
 
@@ -556,7 +502,7 @@ const struct hf_backend sim_backend = {
     .withdraw = lease_withdraw,
     .renew = lease_renew,
     .interest = lease_interest,
-    .ask = lease_ask,
+    .ask = ask_send,
     .forget = lease_forget,
     .pass = lease_pass,
 };

@@ -8,9 +8,10 @@
  * and never otherwise, as a program with its own loop would do it: a wake-up that is
  * missing shows.
  *
- * A call that waits runs further steps from inside (sim_block), one such call at a
- * time. A seed ends with a heal: faults stop, actors let go, everything has to end
- * within a bound, and nothing may be left in the server or on the heap.
+ * Actors and dispatches run on threads of their client (threads.c), any number of them
+ * at once; a thread that can go on is one of the things that can happen. A seed ends
+ * with a heal: faults stop, actors let go, everything has to end within a bound, and
+ * nothing may be left in the server or on the heap.
  */
 #include "sim.h"
 
@@ -23,9 +24,9 @@
 #define STEPS_PER_GOAL 100     /* then the seed has had its time */
 #define TURNS_PER_MS_MOST 2000 /* more of them, and somebody spins */
 #define VIRTUAL_MOST (3600 * SECOND)
+#define JOB_MOST (600 * SECOND)
 
 static struct client clients[CLIENTS_MAX];
-static int depth;
 static bool healed;
 static uint64_t steps, turns;
 static int64_t turns_since;
@@ -33,11 +34,6 @@ static int64_t turns_since;
 struct client *sim_client(int index)
 {
     return &clients[index];
-}
-
-bool sim_nested(void)
-{
-    return depth > 0;
 }
 
 bool sim_healed(void)
@@ -51,30 +47,41 @@ struct next {
     int64_t at;
     struct client *client;
     struct actor *actor;
-    enum { NEXT_NONE, NEXT_NET, NEXT_DISPATCH, NEXT_ACTOR, NEXT_NEMESIS } what;
+    struct thread *thread;
+    enum {
+        NEXT_NONE,
+        NEXT_NET,
+        NEXT_DISPATCH,
+        NEXT_ACTOR,
+        NEXT_THREAD,
+        NEXT_NEMESIS
+    } what;
 };
 
 static void offer(struct next *next, int64_t at, int what, struct client *client,
                   struct actor *actor)
 {
+    if (client && at < client->not_before)
+        at = client->not_before;
     if (at >= next->at)
         return;
-    *next = (struct next){ at, client, actor, what };
+    *next = (struct next){ at, client, actor, NULL, what };
 }
 
 static void offer_client(struct next *next, struct client *client)
 {
-    if (!client->handle || client->dead || client->blocked)
+    if (!client->handle || client->frozen || client->closing)
         return;
-    int64_t at = os_node_ready(client->index, client->fd);
-    if (at < next->at)
-        offer(next, at > client->not_before ? at : client->not_before, NEXT_DISPATCH,
-              client, NULL);
-    for (int i = 0; i < set.actors; i++) {
-        at = client->actors[i].next_at;
+    if (!client->dispatching && !client->background) {
+        int64_t at = os_node_ready(client->index, client->fd);
         if (at < next->at)
-            offer(next, at > client->not_before ? at : client->not_before, NEXT_ACTOR,
-                  client, &client->actors[i]);
+            offer(next, at > client->loop_not_before ? at : client->loop_not_before,
+                  NEXT_DISPATCH, client, NULL);
+    }
+    for (int i = 0; i < set.actors; i++) {
+        struct actor *actor = &client->actors[i];
+        if (actor->next_at < next->at && !actor->busy && !actor->in_call)
+            offer(next, actor->next_at, NEXT_ACTOR, client, actor);
     }
 }
 
@@ -85,6 +92,9 @@ static struct next find_next(void)
     offer(&next, nemesis_next(), NEXT_NEMESIS, NULL, NULL);
     for (int i = 0; i < set.clients; i++)
         offer_client(&next, &clients[i]);
+    next.thread = threads_next(&next.at);
+    if (next.thread)
+        next.what = NEXT_THREAD;
     return next;
 }
 
@@ -101,16 +111,35 @@ static void count_turn(void)
     turns = 0;
 }
 
-static void dispatch(struct client *client)
+static void dispatch(void *arg)
 {
-    count_turn();
-    trace(EVENT_DISPATCH, client->index, 0, 0, 0);
+    struct client *client = arg;
+    uint64_t closes = client->closes;
     int rc = hf_dispatch(client->handle, NULL);
-    if (rc != 0)
+    if (rc != 0 && !(rc == HF_ECLOSED && (client->closing || client->closes != closes)))
         violation("hf_dispatch answered %s", hf_error_name(rc));
-    int64_t busy = sim_now + 2 * US + dice_spread(10 * US);
-    if (client->not_before < busy)
-        client->not_before = busy;
+    client->loop_not_before = sim_now + 2 * US + dice_spread(10 * US);
+    client->dispatching = false;
+}
+
+static void begin_thread(const struct next *next)
+{
+    struct client *client = next->client;
+    struct identity *self = &client->loop_self;
+    if (next->what == NEXT_DISPATCH) {
+        count_turn();
+        client->dispatching = true;
+    } else {
+        next->actor->busy = true;
+        if (next->actor->new_thread)
+            identity_renew(&next->actor->self);
+        next->actor->new_thread = false;
+        self = &next->actor->self;
+    }
+    trace(next->actor ? EVENT_RUN : EVENT_DISPATCH, client->index,
+          next->actor ? next->actor->index : 0, 0, 0);
+    thread_resume(thread_start(client->index, self, next->actor ? actor_act : dispatch,
+                               next->actor ? (void *)next->actor : client));
 }
 
 /* The earliest thing before `limit` happens; false if there is none. */
@@ -125,43 +154,49 @@ static bool step(int64_t limit)
     if (next.at > sim_now)
         sim_now = next.at;
     steps++;
-    int before = os_enter(next.client ? next.client->index : -1);
     if (next.what == NEXT_NET) {
         net_step();
-    } else if (next.what == NEXT_NEMESIS) {
-        nemesis_act();
-    } else if (next.what == NEXT_DISPATCH) {
-        dispatch(next.client);
-        oracle_check();
-    } else {
-        actor_act(next.actor);
-        oracle_check();
+        return true;
     }
-    os_enter(before);
+    if (next.what == NEXT_NEMESIS) {
+        nemesis_act();
+        return true;
+    }
+    if (next.what == NEXT_THREAD) {
+        trace(EVENT_RUN, thread_node(next.thread), thread_index(next.thread), 1, 0);
+        thread_resume(next.thread);
+    } else {
+        begin_thread(&next);
+    }
+    oracle_check();
     return true;
 }
 
-void sim_block(int node, int epoll_fd, int64_t until)
+/* ---- jobs: what the world itself has a thread do --------------------------------- */
+
+struct job {
+    void (*work)(struct client *client);
+    struct client *client;
+    bool done;
+};
+
+static void job_do(void *arg)
 {
-    const struct client *client = &clients[node];
-    int before = os_enter(-1);
-    depth++;
-    for (;;) {
-        int64_t ready = os_ready_at(epoll_fd);
-        int64_t wake = ready < until ? ready : until;
-        if (wake < client->not_before)
-            wake = client->not_before;
-        if (wake <= sim_now)
-            break;
-        if (!step(wake) && wake == NEVER) {
-            violation("client %d sleeps in a call, and nothing will wake it", node);
-            break;
-        }
-        if (violated())
-            break;
-    }
-    depth--;
-    os_enter(before);
+    struct job *job = arg;
+    job->work(job->client);
+    job->done = true;
+}
+
+static void run_job(struct client *client, void (*work)(struct client *))
+{
+    struct job job = { work, client, false };
+    struct identity self;
+    int64_t bound = sim_now + JOB_MOST;
+    identity_renew(&self);
+    thread_resume(thread_start(client->index, &self, job_do, &job));
+    while (!violated() && !job.done)
+        if (!step(bound))
+            violation("a call of client %d does not come back", client->index);
 }
 
 /* ---- clients --------------------------------------------------------------------- */
@@ -172,7 +207,8 @@ void client_open(struct client *client)
     hf_error why;
     hf_options options = HF_OPTIONS_INIT;
     int before = os_enter(client->index);
-    options.driver = HF_DRIVER_USER;
+    client->background = dice_chance(set.background);
+    options.driver = client->background ? HF_DRIVER_THREAD : HF_DRIVER_USER;
     options.handoff = set.handoff;
     options.request_timeout_ms = set.request_ms;
     options.confirm_timeout_ms = set.request_ms;
@@ -185,8 +221,9 @@ void client_open(struct client *client)
     trace(EVENT_OPEN, client->index, 0, 0, 0);
     if (hf_open(url, &options, &client->handle, &why) != 0)
         violation("hf_open answered %s", why.text);
-    else
+    else if (!client->background)
         client->fd = hf_dispatch_fd(client->handle, &why);
+    client->closing = false;
     for (int i = 0; i < set.actors; i++)
         client->actors[i].next_at = sim_now + dice_spread(set.think_ns);
     os_enter(before);
@@ -194,6 +231,8 @@ void client_open(struct client *client)
 
 static void actor_after_close(struct actor *actor)
 {
+    if (actor->busy)
+        return; /* its thread will see */
     if (actor->hold && hf_release(actor->hold, NULL) != HF_ECLOSED)
         violation("a hold of a closed client can be released");
     actor->hold = NULL;
@@ -212,18 +251,16 @@ static void actor_after_close(struct actor *actor)
     actor_tell_lost(actor); /* given inside the close */
 }
 
+/* While other threads are in calls, or dispatch. */
 void client_close(struct client *client)
 {
     int before = os_enter(client->index);
-    int64_t began = sim_now;
     trace(EVENT_CLOSE, client->index, 0, 0, 0);
-    client->blocked = client->closing = true;
+    client->closing = true;
+    client->closes++;
     for (int i = 0; i < set.actors; i++)
-        if (client->actors[i].hold)
-            actor_tell_lost(&client->actors[i]);
+        actor_tell_lost(&client->actors[i]);
     hf_close(client->handle);
-    client->blocked = client->closing = false;
-    client->stalled += sim_now - began;
     for (int i = 0; i < set.actors && !violated(); i++)
         actor_after_close(&client->actors[i]);
     client->handle = NULL;
@@ -252,7 +289,7 @@ static void wake_actors(void)
 static struct client *any_client(void)
 {
     for (int i = 0; i < set.clients; i++)
-        if (clients[i].handle && !clients[i].dead)
+        if (clients[i].handle && !clients[i].dead && !clients[i].closing)
             return &clients[i];
     return &clients[0];
 }
@@ -275,6 +312,11 @@ static void say_who_is_stuck(void)
                           (long long)(sim_now / MS));
 }
 
+static void open_latch(struct client *client)
+{
+    objects_heal(client->index, client->handle);
+}
+
 /* Faults are over. Everything that was begun has to end now, and leave nothing. */
 static void heal(void)
 {
@@ -286,12 +328,7 @@ static void heal(void)
     int64_t bound = sim_now + 120 * SECOND + 16 * set.ttl_most_ms * MS;
     run_until(sim_now + 2 * SECOND);
     for (int round = 0; !violated() && !all_home() && sim_now < bound; round++) {
-        struct client *client = any_client();
-        int before = os_enter(client->index);
-        client->blocked = true;
-        objects_heal(client->index, client->handle);
-        client->blocked = false;
-        os_enter(before);
+        run_job(any_client(), open_latch);
         wake_actors();
         run_until(sim_now + 5 * SECOND);
     }
@@ -311,21 +348,26 @@ static void prepare(void)
 {
     memset(clients, 0, sizeof(clients));
     healed = false;
-    depth = 0;
     steps = turns = 0;
     turns_since = 0;
+    threads_reset();
     for (int i = 0; i < CLIENTS_MAX; i++) {
         clients[i].index = i;
+        identity_renew(&clients[i].loop_self);
         for (int j = 0; j < ACTORS_MAX; j++) {
             struct actor *actor = &clients[i].actors[j];
             actor->client = i;
             actor->index = j;
             actor->next_at = NEVER;
             actor->owner = (uint64_t)(100 * i + j / 2 + 1);
+            if (dice_chance(set.by_thread))
+                actor->owner = 0;
+            identity_renew(&actor->self);
         }
     }
     oracle_reset();
     objects_reset();
+    repair_reset();
     net_reset();
     server_forget();
     nemesis_reset();
@@ -333,9 +375,26 @@ static void prepare(void)
 
 static void close_all(void)
 {
-    for (int i = 0; i < set.clients && !violated(); i++)
+    for (int i = 0; i < set.clients && !violated(); i++) {
+        clients[i].frozen = false;
         if (clients[i].handle)
-            client_close(&clients[i]);
+            run_job(&clients[i], client_close);
+    }
+    for (int i = 0; i < set.clients && !violated(); i++)
+        while (threads_of(i) && !violated())
+            if (!step(sim_now + JOB_MOST))
+                violation("a thread of client %d does not end", i);
+}
+
+/* What lies in mem is gone when the last client closes: this one stays. */
+static hf_client *anchor_open(void)
+{
+    hf_options options = HF_OPTIONS_INIT;
+    hf_client *anchor = NULL;
+    options.driver = HF_DRIVER_USER;
+    if (set.store != SIM_LEASE && hf_open("mem:sim", &options, &anchor, NULL) != 0)
+        violation("hf_open failed");
+    return anchor;
 }
 
 bool sim_run(const struct settings *settings)
@@ -344,6 +403,7 @@ bool sim_run(const struct settings *settings)
     size_t live = hf__mem_live();
     set = *settings;
     prepare();
+    hf_client *anchor = anchor_open();
     for (int i = 0; i < set.clients && !violated(); i++)
         client_open(&clients[i]);
     while (!violated() && count.acquisitions < goal &&
@@ -355,6 +415,7 @@ bool sim_run(const struct settings *settings)
         close_all();
     if (violated())
         return false;
+    hf_close(anchor);
     net_done();
     server_reset();
     hf__debug_trim();
