@@ -3,18 +3,13 @@
  * holdfast itself under torture: the driver that must stay green.
  *
  * Each thread of a worker has a `struct player`, and each player a station: a client
- * that it has alone, or shares with the other threads of the process. Closing a client
- * gives up what is held with it, so a station has a gate: whoever holds something keeps
- * it shut to a reopening (rdlock), and a reopening waits until nobody holds (wrlock).
- * Those who only wait are not spared: they are told HF_ECLOSED.
+ * that it has alone, or shares with the other threads of the process (station.c).
  *
  * Times: the library counts on CLOCK_BOOTTIME and histories on CLOCK_MONOTONIC, which
  * keep step while the machine is awake. What is left of a lease is asked after the
  * stamp that it is added to, so that the sum is never late.
  */
 #include <holdfast.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,27 +18,20 @@
 #include "control.h"
 #include "driver.h"
 #include "shims/fault.h"
+#include "station.h"
 
 #define DEPTH_MAX 4
 #define WARM_MAX 65
-#define REQUEST_TIMEOUT_MS 300
 #define NS_PER_MS UINT64_C(1000000)
 
 extern const struct hf_backend hf__backend_memory;
 extern const struct hf_backend hf__backend_file;
 extern const struct hf_backend hf__backend_redis;
 
-struct station {
-    pthread_rwlock_t gate;
-    hf_client *_Atomic client; /* NULL: could not be opened, try again */
-    atomic_uint opened;        /* control.reopen when that was */
-    char *url;
-    unsigned users;
-};
-
 struct player {
     struct station *station;
     int64_t ttl_ms;
+    bool pieces; /* the store gives less than the lease at a time (zookeeper) */
     unsigned round;
     unsigned looks;
     int depth;
@@ -51,8 +39,6 @@ struct player {
 };
 
 static pthread_once_t shims_once = PTHREAD_ONCE_INIT;
-static pthread_mutex_t shared_mutex = PTHREAD_MUTEX_INITIALIZER;
-static struct station *shared; /* of the threads that share */
 
 static void shims_register(void)
 {
@@ -67,93 +53,6 @@ static void shims_register(void)
 #endif
 }
 
-/* ---- Stations -------------------------------------------------------------------- */
-
-static hf_client *client_open(const char *url)
-{
-    hf_options options = HF_OPTIONS_INIT;
-    hf_client *client = NULL;
-    hf_error why;
-    options.program = "torture";
-    options.request_timeout_ms = REQUEST_TIMEOUT_MS;
-    if (hf_open(url, &options, &client, &why) == 0)
-        return client;
-    fprintf(stderr, "worker: %s\n", why.text);
-    return NULL;
-}
-
-static struct station *station_new(const char *url)
-{
-    pthread_rwlockattr_t writers_first;
-    struct station *station = calloc(1, sizeof *station);
-    if (!station)
-        return NULL;
-    atomic_store(&station->opened, atomic_load(&control.reopen));
-    hf_client *client = client_open(url);
-    station->url = client ? strdup(url) : NULL;
-    if (!station->url) {
-        free(station);
-        return NULL;
-    }
-    atomic_store(&station->client, client);
-    pthread_rwlockattr_init(&writers_first);
-    pthread_rwlockattr_setkind_np(&writers_first,
-                                  PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
-    pthread_rwlock_init(&station->gate, &writers_first);
-    pthread_rwlockattr_destroy(&writers_first);
-    station->users = 1;
-    return station;
-}
-
-static void station_free(struct station *station)
-{
-    hf_close(atomic_load(&station->client));
-    pthread_rwlock_destroy(&station->gate);
-    free(station->url);
-    free(station);
-}
-
-static struct station *station_share(const char *url)
-{
-    pthread_mutex_lock(&shared_mutex);
-    if (shared)
-        shared->users++;
-    else
-        shared = station_new(url);
-    struct station *station = shared;
-    pthread_mutex_unlock(&shared_mutex);
-    return station;
-}
-
-static void station_leave(struct station *station)
-{
-    pthread_mutex_lock(&shared_mutex);
-    bool last = --station->users == 0;
-    if (last && station == shared)
-        shared = NULL;
-    pthread_mutex_unlock(&shared_mutex);
-    if (last)
-        station_free(station);
-}
-
-/* The client to use; closed and opened anew if that was ordered meanwhile. */
-static hf_client *station_client(struct station *station)
-{
-    unsigned wanted = atomic_load(&control.reopen);
-    if (atomic_load(&station->client) && atomic_load(&station->opened) == wanted)
-        return atomic_load(&station->client);
-    pthread_rwlock_wrlock(&station->gate);
-    hf_client *client = atomic_load(&station->client);
-    if (!client || atomic_load(&station->opened) != wanted) {
-        hf_close(client);
-        atomic_store(&station->opened, wanted);
-        client = client_open(station->url);
-        atomic_store(&station->client, client);
-    }
-    pthread_rwlock_unlock(&station->gate);
-    return client;
-}
-
 /* ---- The driver ------------------------------------------------------------------ */
 
 static void *holdfast_open(const struct driver_settings *settings)
@@ -163,6 +62,7 @@ static void *holdfast_open(const struct driver_settings *settings)
     if (!player)
         return NULL;
     player->ttl_ms = settings->ttl_ms;
+    player->pieces = strncmp(settings->url, "zookeeper", 9) == 0;
     player->station =
         settings->share ? station_share(settings->url) : station_new(settings->url);
     if (!player->station) {
@@ -230,6 +130,30 @@ static uint64_t hold_until(const hf_hold *hold, uint64_t stamp)
     return left == HF_FOREVER ? UINT64_MAX : stamp + (uint64_t)left * NS_PER_MS;
 }
 
+static void player_take(struct player *player, hf_hold *hold,
+                        struct driver_grant *ret_grant)
+{
+    if (player->depth == 0)
+        pthread_rwlock_rdlock(&player->station->gate);
+    player->holds[player->depth++] = hold;
+    uint64_t stamp = history_now();
+    ret_grant->token = hf_hold_token(hold, 0);
+    ret_grant->until_ns = hold_until(hold, stamp);
+}
+
+static void player_drop(struct player *player)
+{
+    if (--player->depth == 0)
+        pthread_rwlock_unlock(&player->station->gate);
+}
+
+/* NULL: it could not be opened. */
+static hf_client *player_client(struct player *player)
+{
+    return player->depth ? atomic_load(&player->station->client)
+                         : station_client(player->station);
+}
+
 static enum history_result holdfast_acquire(void *self, const struct driver_want *want,
                                             struct driver_grant *ret_grant)
 {
@@ -239,11 +163,11 @@ static enum history_result holdfast_acquire(void *self, const struct driver_want
     hf_hold *hold = NULL;
     options.timeout_ms = want->timeout_ms;
     options.ttl_ms = player->ttl_ms;
+    options.flags = want->detached ? HF_DETACHED : 0;
     *ret_grant = (struct driver_grant){ .token = 0 };
     if (player->depth == DEPTH_MAX)
         return H_FAILED;
-    hf_client *client = player->depth ? atomic_load(&player->station->client)
-                                      : station_client(player->station);
+    hf_client *client = player_client(player);
     if (!client)
         return H_FAILED;
 
@@ -254,21 +178,15 @@ static enum history_result holdfast_acquire(void *self, const struct driver_want
     ret_grant->code = (uint32_t)-rc;
     if (rc)
         return acquire_result(rc);
-    if (player->depth == 0)
-        pthread_rwlock_rdlock(&player->station->gate);
-    player->holds[player->depth++] = hold;
-    uint64_t stamp = history_now();
-    ret_grant->token = hf_hold_token(hold, 0);
-    ret_grant->until_ns = hold_until(hold, stamp);
+    player_take(player, hold, ret_grant);
     return H_OK;
 }
 
 static enum history_result holdfast_release(void *self)
 {
     struct player *player = self;
-    int rc = hf_release(player->holds[--player->depth], NULL);
-    if (player->depth == 0)
-        pthread_rwlock_unlock(&player->station->gate);
+    int rc = hf_release(player->holds[player->depth - 1], NULL);
+    player_drop(player);
     if (rc == HF_ELOST)
         return H_LATE;
     if (rc == HF_EUNCERTAIN)
@@ -276,7 +194,7 @@ static enum history_result holdfast_release(void *self)
     return rc == 0 ? H_OK : H_FAILED;
 }
 
-/* Now and then by a way that asks the store, and lengthens the lease or does not. */
+/* Now and then by a way that asks the store. */
 static bool holdfast_still_held(void *self, uint64_t *ret_until_ns)
 {
     struct player *player = self;
@@ -284,10 +202,92 @@ static bool holdfast_still_held(void *self, uint64_t *ret_until_ns)
     player->looks++;
     if (player->looks % 16 == 0)
         hf_hold_verify(hold, NULL);
-    else if (player->looks % 16 == 8 && player->ttl_ms)
-        hf_hold_extend(hold, player->ttl_ms, NULL);
     *ret_until_ns = hold_until(hold, history_now());
     return hf_hold_state(hold) != HF_LOST;
+}
+
+/* ---- What is done to a hold ------------------------------------------------------ */
+
+static enum history_result change_result(int rc)
+{
+    if (rc == HF_ELOST)
+        return H_LATE;
+    if (rc == HF_EINVAL || rc == HF_EUNSUPPORTED)
+        return H_FAILED;
+    return rc == 0 ? H_OK : H_UNKNOWN;
+}
+
+/* The end lies between until_ns and latest_ns: what is left is asked in between. */
+static enum history_result holdfast_extend(void *self, int64_t ttl_ms,
+                                           struct driver_grant *ret_grant)
+{
+    struct player *player = self;
+    hf_hold *hold = player->holds[player->depth - 1];
+    int rc = hf_hold_extend(hold, ttl_ms, NULL);
+    uint64_t stamp = history_now();
+    ret_grant->until_ns = hold_until(hold, stamp);
+    ret_grant->latest_ns = ret_grant->until_ns == UINT64_MAX || player->pieces
+                               ? UINT64_MAX
+                               : ret_grant->until_ns + (history_now() - stamp);
+    ret_grant->code = (uint32_t)-rc;
+    if (hf_hold_state(hold) == HF_LOST) { /* before the call, or meanwhile */
+        ret_grant->until_ns = ret_grant->latest_ns = 0;
+        return H_LATE;
+    }
+    return change_result(rc);
+}
+
+static enum history_result holdfast_downgrade(void *self)
+{
+    struct player *player = self;
+    return change_result(hf_hold_downgrade(player->holds[player->depth - 1], 0, NULL));
+}
+
+static enum history_result holdfast_identify(void *self, char *buffer, size_t size)
+{
+    struct player *player = self;
+    return hf_hold_id(player->holds[player->depth - 1], 0, buffer, size, NULL) == 0
+               ? H_OK
+               : H_FAILED;
+}
+
+static enum history_result holdfast_adopt(void *self, const struct driver_want *want,
+                                          const char *id,
+                                          struct driver_grant *ret_grant)
+{
+    struct player *player = self;
+    hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
+    hf_hold *hold = NULL;
+    options.ttl_ms = player->ttl_ms;
+    options.flags = want->detached ? HF_DETACHED : 0;
+    *ret_grant = (struct driver_grant){ .token = 0 };
+    hf_client *client = player_client(player);
+    if (!client || player->depth == DEPTH_MAX)
+        return H_FAILED;
+    int rc = hf_adopt(client, id, &options, &hold, NULL);
+    ret_grant->code = (uint32_t)-rc;
+    if (rc == HF_ENOENT)
+        return H_ABSENT;
+    if (rc)
+        return rc == HF_ELOST ? H_UNKNOWN : change_result(rc);
+    player_take(player, hold, ret_grant);
+    return H_OK;
+}
+
+static enum history_result holdfast_leave(void *self)
+{
+    struct player *player = self;
+    int rc = hf_hold_leave(player->holds[player->depth - 1], NULL);
+    if (rc == 0)
+        player_drop(player);
+    return rc == 0 ? H_OK : H_FAILED;
+}
+
+static enum history_result holdfast_evict(void *self, const char *name, uint64_t token)
+{
+    hf_client *client = player_client(self);
+    int rc = client ? hf_evict(client, name, token, NULL) : HF_EUNSUPPORTED;
+    return rc == HF_ENOENT ? H_ABSENT : change_result(rc);
 }
 
 const struct driver driver_holdfast = {
@@ -299,6 +299,12 @@ const struct driver driver_holdfast = {
     .acquire = holdfast_acquire,
     .release = holdfast_release,
     .still_held = holdfast_still_held,
+    .extend = holdfast_extend,
+    .downgrade = holdfast_downgrade,
+    .identify = holdfast_identify,
+    .adopt = holdfast_adopt,
+    .leave = holdfast_leave,
+    .evict = holdfast_evict,
 };
 
 /* ---- For the worker -------------------------------------------------------------- */
@@ -311,7 +317,7 @@ bool holdfast_warm(const struct driver_settings *settings, size_t sharing, size_
     char name[64];
     bool warm = count <= WARM_MAX;
     for (size_t i = 0; warm && i < count; i++) {
-        struct driver_want want = { name, H_REENTRANT, 1, 1, 1000 };
+        struct driver_want want = { name, H_REENTRANT, 1, 1, 1000, false };
         snprintf(name, sizeof name, "torture-warm-%d-%zu", (int)getpid(), i);
         own.share = i < sharing;
         players[i] = holdfast_open(&own);
@@ -330,14 +336,14 @@ bool holdfast_warm(const struct driver_settings *settings, size_t sharing, size_
 bool holdfast_is_refused(void)
 {
     hf_hold *hold = NULL;
-    hf_client *client = shared ? atomic_load(&shared->client) : NULL;
+    hf_client *client = station_shared();
     return !client || hf_lock(client, "torture/forked", 0, &hold, NULL) == HF_EFORKED;
 }
 
 long holdfast_entries(const char *url)
 {
     hf_report *report = NULL;
-    hf_client *client = client_open(url);
+    hf_client *client = station_connect(url);
     long count = -1;
     if (client && hf_inspect(client, "", true, &report, NULL) == 0)
         count = (long)hf_report_count(report);

@@ -20,7 +20,8 @@
 #define HISTORY_MAGIC UINT64_C(0x31746968646c6f68) /* "holdhit1" */
 
 enum history_op {
-    H_ACQUIRE = 1,  /* INVOKE, RETURN: result, token, until_ns, permits */
+    H_ACQUIRE = 1,  /* INVOKE, RETURN: result, token, until_ns, permits; value 1: the
+                      hold outlives its process (detached) */
     H_RELEASE = 2,  /* INVOKE, RETURN: result */
     H_SEEN = 3,     /* RETURN: the lock said "held" when asked after `t_ns`; until_ns */
     H_LOST = 4,     /* RETURN: the lock said "lost" at t_ns */
@@ -32,9 +33,15 @@ enum history_op {
     H_FINAL = 10,   /* RETURN, at the end, per lock: token: the fenced register's last,
                       value: its value, until_ns: the plain register's value */
     H_RESIDUE = 11, /* RETURN, at the end: value: things left behind in the store */
-    H_DOWNGRADE = 12, /* RETURN: a writer became a reader */
+    H_DOWNGRADE = 12, /* INVOKE, RETURN: result; a writer became a reader */
     H_STALL = 13,     /* RETURN: from `value` to t_ns the machine did not run this
                         process; kind 1: nor the server, for anybody */
+    H_EXTEND = 14, /* INVOKE: value: the lease that is asked for, in ns; RETURN: result,
+                     until_ns, value: the latest end that until_ns may stand for */
+    H_ADOPT = 15,  /* INVOKE: token: of the hold that is to move; RETURN: as H_ACQUIRE;
+                     it begins a hold of this thread */
+    H_LEAVE = 16,  /* INVOKE, RETURN: result; the hold is left to its lease */
+    H_EVICT = 17,  /* INVOKE, RETURN: result; token: whose hold is taken away */
 };
 
 enum history_phase { H_INVOKE = 1, H_RETURN = 2 };
@@ -47,6 +54,7 @@ enum history_result {
     H_UNKNOWN = 5,  /* the outcome is not known; may have happened */
     H_FAILED = 6,   /* an error that says that nothing happened */
     H_REJECTED = 7, /* by the register: a token too old */
+    H_ABSENT = 8,   /* adopt, evict: no such hold */
 };
 
 /* What kind of lock; decides which holds exclude each other. */

@@ -115,3 +115,54 @@ void plain_write(struct resource *resource, uint64_t value)
 {
     __atomic_store_n(&resource->plain, value, __ATOMIC_SEQ_CST);
 }
+
+/* ---- The board ------------------------------------------------------------------- */
+
+struct notice *board_map(const char *path, size_t count)
+{
+    return file_map(path, count * sizeof(struct notice));
+}
+
+void board_unmap(struct notice *board, size_t count)
+{
+    if (board)
+        munmap(board, count * sizeof *board);
+}
+
+#define NOTICE_WORDS (sizeof(struct notice) / sizeof(uint64_t))
+
+/* FNV-1a over all words but the first. */
+static uint64_t notice_sum(const struct notice *notice)
+{
+    uint64_t words[NOTICE_WORDS], sum = UINT64_C(0xcbf29ce484222325);
+    memcpy(words, notice, sizeof words);
+    for (size_t i = 1; i < NOTICE_WORDS; i++)
+        sum = (sum ^ words[i]) * UINT64_C(0x100000001b3);
+    return sum ? sum : 1;
+}
+
+void notice_post(struct notice *place, struct notice *notice)
+{
+    uint64_t words[NOTICE_WORDS], *to = (uint64_t *)(void *)place;
+    notice->sum = notice_sum(notice);
+    memcpy(words, notice, sizeof words);
+    __atomic_store_n(&place->sum, 0, __ATOMIC_SEQ_CST);
+    for (size_t i = 1; i < NOTICE_WORDS; i++)
+        __atomic_store_n(&to[i], words[i], __ATOMIC_RELAXED);
+    __atomic_store_n(&place->sum, notice->sum, __ATOMIC_SEQ_CST);
+}
+
+bool notice_take(struct notice *place, struct notice *ret_notice, bool copy)
+{
+    uint64_t words[NOTICE_WORDS], *from = (uint64_t *)(void *)place;
+    words[0] = __atomic_load_n(&place->sum, __ATOMIC_SEQ_CST);
+    if (!words[0])
+        return false;
+    for (size_t i = 1; i < NOTICE_WORDS; i++)
+        words[i] = __atomic_load_n(&from[i], __ATOMIC_ACQUIRE);
+    memcpy(ret_notice, words, sizeof words);
+    if (notice_sum(ret_notice) != words[0])
+        return false;
+    return copy || __atomic_compare_exchange_n(&place->sum, &words[0], 0, false,
+                                               __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+}

@@ -27,9 +27,32 @@ struct fenced {
 struct resource {
     struct fenced fenced;
     uint64_t plain;
-    uint64_t spare[5];
+    uint64_t recent; /* the token of a present or recent holder, for evictions */
+    uint64_t spare[4];
 };
 _Static_assert(sizeof(struct resource) == 64, "one cell, one cache line");
+
+/* A hold that another may adopt, on a board of one notice per lock. A notice that is
+ * torn (its writer was killed, or there were two) is none: its sum does not fit. */
+#define NOTICE_ID 1216
+
+struct notice {
+    uint64_t sum; /* 0: none */
+    uint64_t token;
+    uint64_t want; /* kind, permits, limit */
+    char id[NOTICE_ID];
+    uint64_t room[5];
+};
+_Static_assert(sizeof(struct notice) == 1280, "whole cache lines");
+
+struct notice *board_map(const char *path, size_t count);
+void board_unmap(struct notice *board, size_t count);
+
+/* Puts it up in place of what is there. Fills `sum`. */
+void notice_post(struct notice *place, struct notice *notice);
+/* False if there is none. What is taken is there no more and no other thread has it,
+ * unless `copy` leaves it there. */
+bool notice_take(struct notice *place, struct notice *ret_notice, bool copy);
 
 /* Maps `count` cells of `path`, made if need be. NULL: errno. */
 struct resource *resources_map(const char *path, size_t count);

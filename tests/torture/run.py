@@ -3,6 +3,7 @@
 """One campaign: a store, workers that take its locks, and faults, until the time is up.
 
     run.py --build build --store redis --time 600 [--seed 7] [--keep DIRECTORY]
+    run.py --ledger FILE --sum
 
 Runs in namespaces of its own (network, mounts, processes), so that nothing it breaks or
 leaves is seen outside. Faults come in rounds: a storm, in which one begins every tenth
@@ -12,7 +13,8 @@ At the end `lockcheck` reads what the workers wrote down, and the closing lines 
     torture: <store> <kind> acquisitions= exposed= faults= kinds= violations=
              lost_updates_fenced= stuck=
 
-for each kind of lock and for all. Exit: 0 if every promise was kept, 1 if not, 2 if the
+for each kind of lock and for all. A campaign that came to its end adds a line to the
+ledger (ledger.py), whose seeds are not used again unless --seed asks. Exit: 0 if every promise was kept, 1 if not, 2 if the
 campaign could not be held.
 """
 
@@ -32,7 +34,9 @@ sys.dont_write_bytecode = True
 
 import faults  # noqa: E402
 import history  # noqa: E402
+import ledger  # noqa: E402
 import stores  # noqa: E402
+from stores import names  # noqa: E402
 from nemesis import Nemesis  # noqa: E402
 from network import Network  # noqa: E402
 from pulse import Pulse  # noqa: E402
@@ -98,8 +102,17 @@ class Campaign:
         extra = list(self.store.extra)
         if options.sabotage:
             extra.append("--sabotage")
+        self.names = names.draw(options.seed, self.store.kinds, self.store.locks,
+                                self.store.derived, self.store.unwrapped)
         self.crew = Crew(options.build, directory, self.store.kinds, options.seed,
-                         locks=self.store.locks, extra=extra)
+                         locks=self.store.locks, moves=self.store.moves, extra=extra,
+                         names=self.write_names())
+
+    def write_names(self):
+        path = os.path.join(self.directory, "names")
+        with open(path, "w", encoding="utf-8") as file:
+            file.writelines(name + "\n" for name in self.names)
+        return path
 
     def log(self, text):
         self.journal.write(f"{time.monotonic() - self.began:9.3f} {text}\n")
@@ -202,9 +215,8 @@ class Campaign:
         with it."""
         if self.store.url() is None:
             return
-        for kind in self.store.kinds:
-            for lock in range(self.crew.locks):
-                self.take(f"torture-{kind}-{lock}", SWEEP[kind])
+        for lock, name in enumerate(self.names):
+            self.take(name, SWEEP[self.store.kinds[lock // self.crew.locks]])
 
     def take(self, name, how):
         command = [os.path.join(self.options.build, "cli", "holdfast"), "run",
@@ -253,7 +265,22 @@ class Campaign:
             self.say(self.line(kind, kinds[kind], report))
         if self.options.short:
             self.tap(report)
+        elif self.options.ledger:
+            ledger.append(self.options.ledger, self.entry(report))
         return report["violations"] == 0
+
+    def entry(self, report):
+        """The line of the ledger."""
+        return {"store": self.store.name, "seed": self.options.seed,
+                "seconds": round(self.options.time),
+                "acquisitions": report["acquisitions"], "exposed": report["exposed"],
+                "faults": report["faults"], "kinds": report["fault_kinds"],
+                "adoptions": report["adoptions"], "left": report["left"],
+                "evictions": report["evictions"],
+                "downgrades": report["downgrades"], "extends": report["extends"],
+                "violations": report["violations"],
+                "lost_updates": report["lost_updates_fenced"],
+                "stuck": report["stuck"], "slowest": f"{self.slowest:.3f}"}
 
     def tap(self, report):
         """The verdict as a test speaks it."""
@@ -289,9 +316,14 @@ def pair(text):
 def parse():
     parser = argparse.ArgumentParser(description="One torture campaign.")
     parser.add_argument("--build", default="build", help="the build directory")
-    parser.add_argument("--store", required=True, choices=sorted(stores.ALL))
+    parser.add_argument("--store", choices=sorted(stores.ALL))
     parser.add_argument("--time", type=float, default=60, help="seconds of faults")
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seed", type=int,
+                        help="without it, the next that the ledger does not have")
+    parser.add_argument("--ledger", help="where a finished campaign is written down;"
+                        " otherwise BUILD/torture/ledger.tsv")
+    parser.add_argument("--sum", action="store_true",
+                        help="print the totals of the ledger and end")
     parser.add_argument("--short", action="store_true",
                         help="the form of the test suite")
     parser.add_argument("--keep", help="leave histories and logs in this directory")
@@ -313,14 +345,32 @@ def parse():
     parser.add_argument("--faults", action="store_true", help="list the faults and end")
     parser.add_argument("--sabotage", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if not options.store and not options.sum:
+        parser.error("--store is wanted")
     options.build = os.path.abspath(options.build)
     if options.short:
         vars(options).update(SHORT)
+    choose_seed(options)
     return options
+
+
+def choose_seed(options):
+    """Campaigns whose figures would mislead are not written down."""
+    options.ledger = os.path.abspath(
+        options.ledger or os.path.join(options.build, "torture", "ledger.tsv"))
+    if options.seed is None and options.store:
+        options.seed = ledger.next_seed(options.store,
+                                        [options.ledger, ledger.COMMITTED])
+        sys.argv += ["--seed", str(options.seed)]  # for the process in the sandbox
+    if options.only or options.unsound or options.sabotage:
+        options.ledger = None
 
 
 def main():
     options = parse()
+    if options.sum:
+        ledger.show(ledger.totals(ledger.read(options.ledger)))
+        return 0
     if options.faults:
         for fault in faults.of_store(options.store, True):
             mark = " (unsound)" if fault.unsound else ""

@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/mem.h"
@@ -54,10 +55,24 @@ static struct belongings belongings_before(const struct orders *orders)
     return count;
 }
 
+/* What was left to its lease goes with it: it is given that time. */
+static long entries_left(const struct orders *orders)
+{
+    struct timespec moment = { 0, 20000000 };
+    uint64_t begun = history_now();
+    uint64_t patience = (uint64_t)orders->settings.ttl_ms * 6 * 1000000;
+    for (;;) {
+        long entries = holdfast_entries(orders->settings.url);
+        if (entries == 0 || history_now() - begun > patience)
+            return entries;
+        nanosleep(&moment, NULL); /* pause: leases end by themselves */
+    }
+}
+
 static bool residue_tell(const struct orders *orders, struct hand *hands,
                          struct belongings before)
 {
-    long entries = orders->residue ? holdfast_entries(orders->settings.url) : 0;
+    long entries = orders->residue ? entries_left(orders) : 0;
     for (uint32_t i = 0; i < orders->threads; i++)
         if (hands[i].lock)
             orders->driver->close(hands[i].lock);
@@ -98,6 +113,7 @@ static void signals_set(void)
 
 struct shared {
     struct resource *resources;
+    struct notice *board;
     uint64_t *waiting;
 };
 
@@ -107,7 +123,12 @@ static void shared_map(const struct orders *orders, struct shared *shared)
     snprintf(path, sizeof path, "%s/waiting-%04u", orders->directory, orders->process);
     shared->resources = resources_map(orders->resources_path, orders->lock_count);
     shared->waiting = words_map(path, orders->threads);
-    if (!shared->resources || !shared->waiting) {
+    shared->board = NULL;
+    snprintf(path, sizeof path, "%s-board", orders->resources_path);
+    if (orders->moves & MOVE_ADOPT)
+        shared->board = board_map(path, orders->lock_count);
+    if (!shared->resources || !shared->waiting ||
+        (!shared->board && orders->moves & MOVE_ADOPT)) {
         perror("worker: registers");
         exit(1);
     }
@@ -117,6 +138,7 @@ static void shared_unmap(const struct orders *orders, struct shared *shared)
 {
     resources_unmap(shared->resources, orders->lock_count);
     words_unmap(shared->waiting, orders->threads);
+    board_unmap(shared->board, orders->lock_count);
 }
 
 /* Before there is anything that run.py takes for a worker at work, whose descriptors it
@@ -139,6 +161,7 @@ static void hands_start(const struct orders *orders, const struct shared *shared
     for (uint32_t i = 0; i < orders->threads; i++) {
         struct hand *hand = &hands[i];
         hand->resources = shared->resources;
+        hand->board = shared->board;
         hand->waiting = &shared->waiting[i];
         if (pthread_create(&hand->thread, NULL, hand_run, hand) != 0) {
             perror("worker: thread");

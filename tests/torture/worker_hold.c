@@ -20,7 +20,7 @@
 #define OPEN_PATIENCE_NS UINT64_C(60000000000)
 #define PERMITS_LIMIT 4
 
-static uint64_t next(struct hand *hand)
+uint64_t hand_next(struct hand *hand)
 {
     hand->random ^= hand->random << 13;
     hand->random ^= hand->random >> 7;
@@ -30,10 +30,10 @@ static uint64_t next(struct hand *hand)
 
 static uint32_t between(struct hand *hand, const uint32_t range[2])
 {
-    return range[0] + (uint32_t)(next(hand) % (range[1] - range[0] + 1));
+    return range[0] + (uint32_t)(hand_next(hand) % (range[1] - range[0] + 1));
 }
 
-static void spend(uint32_t us)
+void spend(uint32_t us)
 {
     struct timespec time = { us / 1000000, us % 1000000 * NS_PER_US };
     if (us)
@@ -42,23 +42,16 @@ static void spend(uint32_t us)
 
 /* ---- One attempt, and what is written about it ----------------------------------- */
 
-struct attempt {
-    struct driver_want want;
-    struct driver_grant grant;
-    struct history_event event; /* what all events of this attempt have in common */
-    struct resource *resource;
-    bool pretended;
-};
-
-static void note(struct hand *hand, const struct attempt *attempt, enum history_op op,
-                 enum history_phase phase, enum history_result result)
+void note(struct hand *hand, const struct attempt *attempt, enum history_op op,
+          enum history_phase phase, enum history_result result)
 {
     struct history_event event = attempt->event;
     event.op = op;
     event.phase = phase;
     event.result = result;
     event.token = attempt->grant.token;
-    if (op == H_ACQUIRE && phase == H_RETURN) {
+    if ((op == H_ACQUIRE || op == H_ADOPT) && phase == H_RETURN) {
+        event.value = attempt->want.detached;
         event.until_ns = attempt->grant.until_ns;
         event.place = attempt->grant.place;
         event.code = attempt->grant.code;
@@ -74,8 +67,7 @@ static void note_value(struct hand *hand, const struct attempt *attempt,
     note(hand, &with, op, H_RETURN, result);
 }
 
-/* Asks the lock whether it is still held. */
-static void sight(struct hand *hand, const struct attempt *attempt)
+void sight(struct hand *hand, const struct attempt *attempt)
 {
     const struct driver *driver = hand->orders->driver;
     struct history_event event = attempt->event;
@@ -107,15 +99,18 @@ static enum history_result attempt_begin(struct hand *hand, struct attempt *atte
     __atomic_store_n(hand->waiting, history_now(), __ATOMIC_RELAXED);
     note(hand, attempt, H_ACQUIRE, H_INVOKE, 0);
     enum history_result result =
-        orders->sabotage && next(hand) % 50 == 0
+        orders->sabotage && hand_next(hand) % 50 == 0
             ? pretend(attempt)
             : orders->driver->acquire(hand->lock, &attempt->want, &attempt->grant);
     note(hand, attempt, H_ACQUIRE, H_RETURN, result);
     __atomic_store_n(hand->waiting, 0, __ATOMIC_RELAXED);
+    if (result == H_OK)
+        __atomic_store_n(&attempt->resource->recent, attempt->grant.token,
+                         __ATOMIC_RELAXED);
     return result;
 }
 
-static void attempt_end(struct hand *hand, struct attempt *attempt)
+void attempt_end(struct hand *hand, struct attempt *attempt)
 {
     note(hand, attempt, H_RELEASE, H_INVOKE, 0);
     enum history_result result =
@@ -125,7 +120,7 @@ static void attempt_end(struct hand *hand, struct attempt *attempt)
 
 /* ---- The work -------------------------------------------------------------------- */
 
-static bool is_alone(const struct attempt *attempt)
+bool is_alone(const struct attempt *attempt)
 {
     const struct driver_want *want = &attempt->want;
     return want->kind != H_READ &&
@@ -146,12 +141,12 @@ static void registers_write(struct hand *hand, struct attempt *attempt, uint64_t
 static uint32_t work_us(struct hand *hand)
 {
     const struct orders *orders = hand->orders;
-    if (orders->long_hold && next(hand) % orders->long_hold == 0)
+    if (orders->long_hold && hand_next(hand) % orders->long_hold == 0)
         return (uint32_t)(orders->settings.ttl_ms * 2000);
     return between(hand, orders->hold_us);
 }
 
-static void work(struct hand *hand, struct attempt *attempt)
+void attempt_work(struct hand *hand, struct attempt *attempt)
 {
     uint64_t value;
     uint64_t token = attempt->grant.token;
@@ -173,21 +168,23 @@ static void work(struct hand *hand, struct attempt *attempt)
 static void attempt_choose(struct hand *hand, struct attempt *attempt)
 {
     const struct orders *orders = hand->orders;
-    uint32_t lock = (uint32_t)(next(hand) % orders->lock_count);
+    uint32_t lock = (uint32_t)(hand_next(hand) % orders->lock_count);
     struct driver_want *want = &attempt->want;
     *attempt = (struct attempt){ .resource = &hand->resources[lock] };
-    *want = (struct driver_want){ orders->locks[lock].name, orders->locks[lock].kind, 1,
-                                  1, 0 };
-    if (want->kind == H_READ && next(hand) % 3 == 0)
+    *want = (struct driver_want){
+        orders->locks[lock].name, orders->locks[lock].kind, 1, 1, 0, false
+    };
+    if (want->kind == H_READ && hand_next(hand) % 3 == 0)
         want->kind = H_WRITE;
     if (want->kind == H_PERMITS) {
         want->limit = PERMITS_LIMIT;
-        want->permits = (uint16_t)(1 + next(hand) % PERMITS_LIMIT);
+        want->permits = (uint16_t)(1 + hand_next(hand) % PERMITS_LIMIT);
     }
-    uint64_t patience = next(hand) % 10;
+    uint64_t patience = hand_next(hand) % 10;
     if (patience >= 3) /* else: tries once */
         want->timeout_ms =
-            patience < 6 ? (int64_t)(100 + next(hand) % 200) : orders->timeout_ms;
+            patience < 6 ? (int64_t)(100 + hand_next(hand) % 200) : orders->timeout_ms;
+    want->detached = moves_detach(hand, want);
     attempt->event.lock = lock;
     attempt->event.kind = want->kind;
     attempt->event.permits = want->permits;
@@ -199,6 +196,7 @@ static void enter_again(struct hand *hand, const struct attempt *outer)
 {
     struct attempt inner = *outer;
     inner.grant = (struct driver_grant){ .token = 0 };
+    inner.want.detached = false;
     if (outer->pretended || attempt_begin(hand, &inner) != H_OK)
         return;
     sight(hand, &inner);
@@ -217,11 +215,15 @@ static void hold_once(struct hand *hand)
         return;
     }
     sight(hand, &attempt);
-    work(hand, &attempt);
-    if (attempt.want.kind == H_REENTRANT && next(hand) % 2)
+    moves_extend(hand, &attempt);
+    attempt_work(hand, &attempt);
+    if (attempt.want.kind == H_REENTRANT && !attempt.want.detached &&
+        hand_next(hand) % 2)
         enter_again(hand, &attempt);
+    moves_downgrade(hand, &attempt);
     sight(hand, &attempt);
-    attempt_end(hand, &attempt);
+    if (!moves_offer(hand, &attempt))
+        attempt_end(hand, &attempt);
 }
 
 /* ---- The thread ------------------------------------------------------------------ */
@@ -261,7 +263,8 @@ void *hand_run(void *arg)
     bool open = hand_open(hand);
     hand->failed = !open && !atomic_load(&control.stop);
     while (open && !atomic_load(&control.stop) && !history_full(hand->history)) {
-        hold_once(hand);
+        if (!moves_once(hand))
+            hold_once(hand);
         spend(between(hand, hand->orders->think_us));
     }
     history_add(hand->history, end);

@@ -10,6 +10,8 @@
  *   --driver NAME --url URL --command CMD --ttl MS
  *   --seed S --hold-us LO-HI --think-us LO-HI --timeout MS --events N
  *   --long-hold N                 one hold in N lasts two leases
+ *   --moves LIST                  of extend,downgrade,adopt,leave,evict; none otherwise
+ *   --names FILE                  the names of the locks, one a line
  *   --until                       until it is stopped; there is no other way
  *   --residue                     count what is left in the store at the end
  *   --sabotage                    now and then do without the lock
@@ -55,6 +57,38 @@ static uint8_t kind_of(const char *word, size_t len)
     usage("no such kind");
 }
 
+static uint32_t moves_of(const char *list)
+{
+    static const char *const words[] = { "extend", "downgrade", "adopt", "leave",
+                                         "evict" };
+    uint32_t moves = 0;
+    while (*list) {
+        size_t len = strcspn(list, ","), i = 0;
+        while (i < 5 && (strlen(words[i]) != len || memcmp(words[i], list, len) != 0))
+            i++;
+        if (i == 5)
+            usage("no such move");
+        moves |= 1u << i;
+        list += len + (list[len] == ',');
+    }
+    return moves;
+}
+
+/* The names instead of those that locks_make() gave, in the same order. */
+static void names_read(struct orders *orders, const char *path)
+{
+    FILE *file = fopen(path, "r");
+    if (!file)
+        usage("the names cannot be read");
+    for (uint32_t i = 0; i < orders->lock_count; i++) {
+        char *name = orders->locks[i].name;
+        if (!fgets(name, sizeof orders->locks[i].name, file))
+            usage("there are fewer names than locks");
+        name[strcspn(name, "\n")] = '\0';
+    }
+    fclose(file);
+}
+
 /* `each` locks of every kind in "mutex,rw"; lock numbers are the same in every worker
  * that is told the same. */
 static void locks_make(struct orders *orders, const char *kinds, uint32_t each)
@@ -89,6 +123,8 @@ enum word {
     O_HOLD,
     O_THINK,
     O_LONG,
+    O_MOVES,
+    O_NAMES,
     O_TIMEOUT,
     O_RESOURCES,
     O_EVENTS,
@@ -112,6 +148,8 @@ static const struct option option_table[] = {
     { "hold-us", 1, NULL, O_HOLD },
     { "think-us", 1, NULL, O_THINK },
     { "long-hold", 1, NULL, O_LONG },
+    { "moves", 1, NULL, O_MOVES },
+    { "names", 1, NULL, O_NAMES },
     { "timeout", 1, NULL, O_TIMEOUT },
     { "resources", 1, NULL, O_RESOURCES },
     { "events", 1, NULL, O_EVENTS },
@@ -124,6 +162,7 @@ static const struct option option_table[] = {
 struct words {
     const char *kinds;
     const char *driver;
+    const char *names;
     uint32_t locks;
 };
 
@@ -172,6 +211,12 @@ static void option_take(struct orders *orders, struct words *words, int option)
     case O_LONG:
         orders->long_hold = (uint32_t)number_of(optarg);
         break;
+    case O_MOVES:
+        orders->moves = moves_of(optarg);
+        break;
+    case O_NAMES:
+        words->names = optarg;
+        break;
     case O_TIMEOUT:
         orders->timeout_ms = (int64_t)number_of(optarg);
         break;
@@ -196,7 +241,7 @@ static void option_take(struct orders *orders, struct words *words, int option)
 
 void orders_read(struct orders *orders, int argc, char **argv)
 {
-    struct words words = { "mutex", "holdfast", 1 };
+    struct words words = { "mutex", "holdfast", NULL, 1 };
     int option;
     *orders = (struct orders){ .process = 1,
                                .threads = 1,
@@ -216,4 +261,6 @@ void orders_read(struct orders *orders, int argc, char **argv)
         usage("no such driver");
     orders->label = words.driver;
     locks_make(orders, words.kinds, words.locks);
+    if (words.names)
+        names_read(orders, words.names);
 }

@@ -60,6 +60,10 @@ class Worker:
             environment["LD_PRELOAD"] = crew.program("clock_shift.so")
             environment["HOLDFAST_TEST_CLOCK"] = self.clock_path()
             self.shift_clock(0)
+        if crew.names:
+            command += ["--names", crew.names]
+        if crew.moves:
+            command += ["--moves", ",".join(crew.moves)]
         command += crew.extra
         with open(self.path("err"), "ab") as err, open(self.path("out"), "ab") as out:
             self.process = subprocess.Popen(
@@ -160,6 +164,8 @@ class Crew:
         self.long_hold = 1500
         self.timeout_ms = 20000
         self.events = 1 << 22
+        self.moves = []
+        self.names = None  # a file with the names of the locks; otherwise plain ones
         self.extra = []
         for name, value in settings.items():
             setattr(self, name, value)

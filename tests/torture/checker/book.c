@@ -145,6 +145,7 @@ static const struct {
     [K9_CONSERVATION] = { "K9", "conservation" },
     [K10_BUSY] = { "K10", "justified busy" },
     [K11_RESIDUE] = { "K11", "residue" },
+    [K12_MOVES] = { "K12", "moves and ends" },
 };
 
 const char *check_name(enum check_id id)

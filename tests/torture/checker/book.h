@@ -19,7 +19,9 @@ enum hold_flag {
     HOLD_CONFLICT = 4,  /* K1 has it */
     HOLD_OVERTAKEN = 8, /* K7 has it */
     HOLD_LEAVING = 16,  /* release was invoked and did not return */
-    HOLD_OTHER = 32,    /* re-entered with another token while it was certain */
+    HOLD_ADOPTED = 32,  /* moved here from another handle: no acquisition */
+    HOLD_LEFT = 64,     /* left to its lease, which outlives its process */
+    HOLD_HALF = 128,    /* the writing half of a downgraded writer */
 };
 
 /* An acquire that took effect or may have: result is H_OK, H_UNKNOWN, or 0 if it never
@@ -45,6 +47,37 @@ struct hold {
     uint8_t flags;
 };
 _Static_assert(sizeof(struct hold) == 64, "one hold, one cache line");
+
+/* What is done to a hold by others: it is adopted, or evicted. Adopting also makes a
+ * hold, of the same thread and number. */
+struct move {
+    uint64_t token; /* of the hold that is meant */
+    uint64_t inv;
+    uint64_t ret; /* NEVER: did not return */
+    uint32_t thread;
+    uint32_t number;
+    uint8_t op;
+    uint8_t kind;
+    uint8_t result; /* 0: did not return */
+};
+
+/* A handle was told that it had lost its hold before the promise was over. */
+struct loss {
+    uint64_t inv; /* of the acquire */
+    uint64_t told;
+    uint64_t until;
+    uint64_t token;
+    uint32_t thread;
+    uint32_t number;
+    uint8_t kind;
+};
+
+/* A hold that was re-entered with another token. */
+struct other {
+    uint32_t thread;
+    uint32_t number;
+    uint64_t at;
+};
 
 /* An acquire that had no effect: busy, timed out, failed. */
 struct failure {
@@ -106,6 +139,12 @@ struct lock {
     struct failure *failures;
     size_t failure_count, failure_room;
     struct writes fenced, plain;
+    struct move *moves;
+    size_t move_count, move_room;
+    struct loss *losses;
+    size_t loss_count, loss_room;
+    struct other *others;
+    size_t other_count, other_room;
 };
 
 struct process {
@@ -151,6 +190,11 @@ struct open_hold {
     uint64_t latest;  /* its last event */
     uint64_t wrote;   /* with a piece: for writing up to then */
     uint64_t other;   /* a re-entry came back with another token then */
+    uint64_t left;    /* leaving was invoked */
+    uint64_t asked;   /* an extend was invoked */
+    uint64_t lease;   /* and asks for so much; 0: none is under way */
+    bool detached;
+    bool lowering; /* a downgrade was invoked */
 };
 
 #define OPEN_MAX 32
@@ -214,6 +258,29 @@ double say_time(const struct check *check, uint64_t t_ns); /* seconds since the 
 
 void check_thread_end(struct check *check);
 
+uint64_t earlier(uint64_t a, uint64_t b);
+uint32_t thread_now(const struct check *check);
+void malformed(struct check *check, const struct history_event *event,
+               const char *what);
+struct open_hold *open_find(struct check *check, uint32_t number);
+void open_drop(struct check *check, struct open_hold *open);
+struct hold *attempt_invoke(struct check *check, const struct history_event *event);
+void attempt_granted(struct check *check, struct open_hold *open,
+                     const struct history_event *event);
+struct hold hold_remove(struct check *check, const struct open_hold *open);
+struct hold *hold_add(struct lock *lock, struct hold hold);
+void hold_finish(struct check *check, struct open_hold *open);
+
+/* ---- read_moves.c ---------------------------------------------------------------- */
+
+void hold_adopt(struct check *check, const struct history_event *event);
+void hold_evict(struct check *check, const struct history_event *event);
+void hold_leave(struct check *check, const struct history_event *event);
+void hold_extend(struct check *check, const struct history_event *event);
+void hold_downgrade(struct check *check, const struct history_event *event);
+/* When all has been said about a granted hold, or was left unsaid. */
+void loss_note(struct check *check, const struct open_hold *open);
+
 /* ---- windows.c ------------------------------------------------------------------- */
 
 void window_open(struct check *check, const struct history_event *event);
@@ -264,6 +331,17 @@ void check_released(struct check *check, struct lock *lock, const uint32_t *by_r
 void check_notes(struct check *check);
 void check_busy(struct check *check, struct lock *lock, const uint32_t *by_ret);
 void check_residue(struct check *check, const struct history_event *event);
+/* Before the others: where handles end from which the hold was adopted or evicted. */
+void moves_settle(struct check *check, struct lock *lock);
+void check_moves(struct check *check, struct lock *lock);
+/* The latest at which the store may still have it. */
+uint64_t possible_end(struct check *check, const struct lock *lock,
+                      const struct hold *hold);
+/* When a lease is over that was given at `t`, by a lock that has leases. */
+uint64_t lease_over(const struct check *check, const struct lock *lock, uint64_t t);
+/* K8, for one call. */
+void wait_check(struct check *check, const struct lock *lock, uint64_t inv,
+                uint64_t ret, uint32_t thread, uint8_t kind);
 
 void register_write(struct check *check, struct lock *lock,
                     const struct history_event *event, uint8_t kind);

@@ -15,13 +15,17 @@
  *     or never, and may end at any time. So may one whose promise was over before it
  *     returned: there was no moment at which it claimed to hold.
  *   - One that was refused did nothing.
+ *   - What was adopted is inside from when it moved, beside the handle that had it
+ *     before. That one ends when it has moved, and not sooner; or it may end at any
+ *     time from the call, if the adoption is not sure to have happened.
+ *   - What was evicted, or may have been, ends at any time from the call.
  */
 #include "naive.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define STEPS 22
+#define STEPS 24
 
 enum step_what { STEP_ACQUIRE, STEP_DOWNGRADE, STEP_END };
 
@@ -30,7 +34,8 @@ struct step {
     const struct fact *fact;
     uint64_t low, high;
     bool must;
-    int after; /* the step of the same hold that comes before; -1: none */
+    int after;      /* the step of the same hold that comes before; -1: none */
+    uint32_t moves; /* an end: it may come after any of these as well */
 };
 
 struct search {
@@ -53,21 +58,94 @@ static uint64_t least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-static bool granted_steps(struct search *search, const struct fact *fact)
+/* ---- Where handles end ----------------------------------------------------------- */
+
+/* By what its own thread said. */
+static uint64_t own_low(const struct fact *fact)
 {
-    struct step acquire = { STEP_ACQUIRE, fact, fact->inv, fact->ret, true, -1 };
+    uint64_t low = least(least(fact->until, fact->lost), fact->rel_inv);
+    if (fact->rel_inv == NEVER && !fact_left(fact))
+        low = least(low, fact->alive);
+    return low;
+}
+
+/* The handle that an adoption made, if this hold surely moved to it and it was held
+ * when it was told so; else NULL. */
+static const struct fact *moved_to(const struct facts *facts, const struct fact *fact,
+                                   const struct feat *feat)
+{
+    if (feat->op != H_ADOPT || feat->result != H_OK || feat->inv < fact->ret)
+        return NULL;
+    for (size_t i = 0; i < facts->count; i++) {
+        const struct fact *other = &facts->all[i];
+        if (other->adopted && other->thread == feat->thread &&
+            other->number == feat->number && other->token == feat->token &&
+            own_low(other) >= other->ret)
+            return other;
+    }
+    return NULL;
+}
+
+/* From then on it may have been adopted or evicted. */
+static uint64_t cut_low(const struct facts *facts, const struct fact *fact)
+{
+    uint64_t low = NEVER;
+    for (size_t i = 0; i < facts->feat_count; i++)
+        if (feat_hits(&facts->feats[i], fact) &&
+            !moved_to(facts, fact, &facts->feats[i]))
+            low = least(low, facts->feats[i].inv);
+    return low;
+}
+
+static bool has_moved(const struct facts *facts, const struct fact *fact)
+{
+    for (size_t i = 0; i < facts->feat_count; i++)
+        if (feat_hits(&facts->feats[i], fact) &&
+            moved_to(facts, fact, &facts->feats[i]))
+            return true;
+    return false;
+}
+
+/* The earliest at which it may end, but for what comes of an adoption. */
+static uint64_t end_low(const struct facts *facts, const struct fact *fact)
+{
+    uint64_t cut = cut_low(facts, fact);
+    return has_moved(facts, fact) ? cut : least(cut, own_low(fact));
+}
+
+uint64_t brute_end(const struct facts *facts, const struct fact *fact)
+{
+    uint64_t moved = 0;
+    if (!has_moved(facts, fact))
+        return end_low(facts, fact);
+    for (size_t i = 0; i < facts->feat_count; i++) {
+        const struct feat *feat = &facts->feats[i];
+        const struct fact *to =
+            feat_hits(feat, fact) ? moved_to(facts, fact, feat) : NULL;
+        uint64_t end = to ? brute_end(facts, to) : 0;
+        moved = end > moved ? end : moved;
+    }
+    return least(moved, end_low(facts, fact));
+}
+
+/* ---- Steps ----------------------------------------------------------------------- */
+
+static bool granted_steps(struct search *search, const struct facts *facts,
+                          const struct fact *fact)
+{
+    struct step acquire = { STEP_ACQUIRE, fact, fact->inv, fact->ret, true, -1, 0 };
     int last = step_add(search, acquire);
     if (fact->downgrade != NEVER) {
-        struct step down = { STEP_DOWNGRADE,  fact, fact->before_downgrade,
-                             fact->downgrade, true, last };
+        struct step down = {
+            STEP_DOWNGRADE, fact, fact->before_downgrade, fact->downgrade, true, last, 0
+        };
         last = step_add(search, down);
     }
-    uint64_t low = least(least(fact->until, fact->lost), fact->rel_inv);
+    uint64_t low = end_low(facts, fact);
+    bool must = fact->rel_ret != NEVER && low <= fact->rel_ret;
     struct step end = {
-        STEP_END, fact, low, fact->rel_ret, fact->rel_ret != NEVER, last
+        STEP_END, fact, low, must ? fact->rel_ret : NEVER, must, last, 0
     };
-    if (fact->rel_inv == NEVER)
-        end.low = least(low, fact->alive);
     /* Lost before or while it was downgraded: then that does not have to happen. */
     if (fact->downgrade != NEVER && end.low < fact->downgrade) {
         search->steps[last].must = false;
@@ -76,11 +154,27 @@ static bool granted_steps(struct search *search, const struct fact *fact)
     return step_add(search, end) != -2;
 }
 
+/* The steps by which a hold moves to another handle. */
+static uint32_t steps_moving(const struct search *search, const struct facts *facts,
+                             const struct fact *fact)
+{
+    uint32_t moves = 0;
+    for (size_t i = 0; i < facts->feat_count; i++) {
+        const struct feat *feat = &facts->feats[i];
+        const struct fact *to =
+            feat_hits(feat, fact) ? moved_to(facts, fact, feat) : NULL;
+        for (int j = 0; to && j < search->count; j++)
+            if (search->steps[j].fact == to && search->steps[j].what == STEP_ACQUIRE)
+                moves |= UINT32_C(1) << j;
+    }
+    return moves;
+}
+
 static bool unknown_steps(struct search *search, const struct fact *fact)
 {
-    struct step acquire = { STEP_ACQUIRE, fact, fact->inv, NEVER, false, -1 };
+    struct step acquire = { STEP_ACQUIRE, fact, fact->inv, NEVER, false, -1, 0 };
     int last = step_add(search, acquire);
-    struct step end = { STEP_END, fact, fact->inv, NEVER, false, last };
+    struct step end = { STEP_END, fact, fact->inv, NEVER, false, last, 0 };
     return step_add(search, end) != -2;
 }
 
@@ -89,12 +183,15 @@ static bool steps_make(struct search *search, const struct facts *facts)
     bool fit = true;
     for (size_t i = 0; i < facts->count; i++) {
         const struct fact *fact = &facts->all[i];
-        if (fact->result == H_OK && fact->until >= fact->ret)
-            fit = granted_steps(search, fact) && fit;
-        else if (fact->result == H_OK || fact->result == H_UNKNOWN ||
-                 fact->ret == NEVER)
+        if (fact->result == H_OK && end_low(facts, fact) >= fact->ret)
+            fit = granted_steps(search, facts, fact) && fit;
+        else if (!fact->adopted && (fact->result == H_OK || fact->result == H_UNKNOWN ||
+                                    fact->ret == NEVER))
             fit = unknown_steps(search, fact) && fit;
     }
+    for (int i = 0; i < search->count; i++)
+        if (search->steps[i].what == STEP_END)
+            search->steps[i].moves = steps_moving(search, facts, search->steps[i].fact);
     for (int i = 0; i < search->count; i++)
         if (search->steps[i].must)
             search->all_musts |= UINT32_C(1) << i;
@@ -103,56 +200,50 @@ static bool steps_make(struct search *search, const struct facts *facts)
 
 /* ---- The lock -------------------------------------------------------------------- */
 
-struct state {
-    int writers, readers;
-    size_t writer; /* the thread, of reentrant ones */
-    bool reentrant;
-    uint32_t permits;
-};
-
-static void state_enter(struct state *state, const struct fact *fact, bool reader)
+/* Handles of one hold. */
+static bool same_hold(const struct fact *a, const struct fact *b)
 {
-    if (fact->kind == H_PERMITS) {
-        state->permits += fact->permits;
-    } else if (reader) {
-        state->readers++;
-    } else {
-        state->writers++;
-        state->writer = fact->thread;
-        state->reentrant = fact->kind == H_REENTRANT;
-    }
+    return (a->adopted || b->adopted) && a->token && a->token == b->token;
 }
 
-/* Who is in after the steps in `done`. */
-static struct state state_after(const struct search *search, uint32_t done)
+static bool may_meet(const struct fact *fact, const struct fact *other, bool reader)
 {
-    struct state state = { 0 };
+    if (fact->kind == H_PERMITS && other->kind == H_PERMITS)
+        return true;
+    if (fact->kind == H_READ && reader)
+        return true;
+    return fact->kind == H_REENTRANT && other->kind == H_REENTRANT &&
+           fact->thread == other->thread;
+}
+
+/* Would a lock that works let it in after the steps in `done`? */
+static bool lock_admits(const struct search *search, uint32_t done,
+                        const struct fact *fact)
+{
+    uint32_t permits = fact->permits;
+    const struct fact *inside[STEPS];
+    size_t count = 0;
     for (int i = 0; i < search->count; i++) {
-        const struct fact *fact = search->steps[i].fact;
-        bool reader = fact->kind == H_READ, in = true;
+        const struct fact *other = search->steps[i].fact;
+        bool reader = other->kind == H_READ, in = true;
         if (!(done & UINT32_C(1) << i) || search->steps[i].what != STEP_ACQUIRE)
             continue;
-        for (int j = i + 1; j < search->count && search->steps[j].fact == fact; j++) {
+        for (int j = i + 1; j < search->count && search->steps[j].fact == other; j++) {
             bool is_done = done & UINT32_C(1) << j;
             reader |= is_done && search->steps[j].what == STEP_DOWNGRADE;
             in &= !(is_done && search->steps[j].what == STEP_END);
         }
-        if (in)
-            state_enter(&state, fact, reader);
+        if (!in || same_hold(fact, other))
+            continue;
+        bool again = false;
+        for (size_t j = 0; j < count; j++)
+            again |= same_hold(inside[j], other);
+        inside[count++] = other;
+        permits += again ? 0 : other->permits;
+        if (!may_meet(fact, other, reader))
+            return false;
     }
-    return state;
-}
-
-static bool lock_admits(const struct state *state, const struct fact *fact)
-{
-    if (fact->kind == H_PERMITS)
-        return state->permits + fact->permits <= fact->limit;
-    if (fact->kind == H_READ)
-        return state->writers == 0;
-    if (state->writers == 0 && state->readers == 0)
-        return true;
-    return fact->kind == H_REENTRANT && state->reentrant &&
-           state->writer == fact->thread && state->readers == 0;
+    return fact->kind != H_PERMITS || permits <= fact->limit;
 }
 
 /* ---- The search ------------------------------------------------------------------ */
@@ -162,6 +253,8 @@ static bool step_may(const struct search *search, uint32_t done, int next)
     const struct step *step = &search->steps[next];
     if (step->after >= 0 && !(done & UINT32_C(1) << step->after))
         return false;
+    if (done & step->moves)
+        return true;
     for (int i = 0; i < search->count; i++) {
         const struct step *other = &search->steps[i];
         bool waits = other->must && !(done & UINT32_C(1) << i);
@@ -170,8 +263,7 @@ static bool step_may(const struct search *search, uint32_t done, int next)
     }
     if (step->what != STEP_ACQUIRE)
         return true;
-    struct state state = state_after(search, done);
-    return lock_admits(&state, step->fact);
+    return lock_admits(search, done, step->fact);
 }
 
 static bool search_from(struct search *search, uint32_t done)

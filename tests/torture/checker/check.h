@@ -24,6 +24,7 @@ enum check_id {
     K9_CONSERVATION,
     K10_BUSY,
     K11_RESIDUE,
+    K12_MOVES,
     CHECKS,
 };
 
@@ -75,6 +76,11 @@ struct check_totals {
     uint64_t rejected; /* writes it refused */
     uint64_t lost_fenced;
     uint64_t lost_plain;
+    uint64_t adoptions; /* these five: those that said "ok" */
+    uint64_t left;
+    uint64_t evictions;
+    uint64_t downgrades;
+    uint64_t extends;
 };
 
 struct check_report {
@@ -90,6 +96,7 @@ struct check_report {
     uint64_t suspicions;     /* K7: by time alone */
     uint64_t excused;        /* K10: a fault was felt */
     uint64_t unserved;       /* K10: the machine did not run who was needed */
+    uint64_t doubted;        /* K12: releases whose "ok" may be wrong, in a fault */
     uint64_t residue;
     uint64_t violations; /* of all checks that must hold */
 };

@@ -3,7 +3,8 @@
  * K10: who was told "busy" or waited in vain had somebody to thank for it.
  *
  * A possible holder is there from the invocation of its acquire to the return of its
- * release. One whose outcome is not known may be there for a lease longer; a killed one
+ * release, adoption or eviction. One whose outcome is not known, or that was left
+ * behind, may be there for a lease longer; a killed one
  * for a lease after its death; if there is no lease or no time of death, for ever. Any
  * holder will do, since those who wait may stand in the way as well.
  *
@@ -33,21 +34,30 @@ static uint64_t plus(uint64_t t, uint64_t more_ns)
 
 /* A tenth more than the longest lease: clocks drift, and the store's lease is a little
  * longer than what is promised of it. */
-static uint64_t lease_after(const struct check *check, const struct lock *lock,
-                            uint64_t t)
+uint64_t lease_over(const struct check *check, const struct lock *lock, uint64_t t)
 {
-    if (lock->endless || !lock->lease)
+    if (!lock->lease)
         return NEVER;
     return plus(plus(t, lock->lease + lock->lease / 10), check->options.grace_ns);
 }
 
-static uint64_t possible_end(struct check *check, const struct lock *lock,
-                             const struct hold *hold)
+static uint64_t lease_after(const struct check *check, const struct lock *lock,
+                            uint64_t t)
+{
+    return lock->endless ? NEVER : lease_over(check, lock, t);
+}
+
+uint64_t possible_end(struct check *check, const struct lock *lock,
+                      const struct hold *hold)
 {
     const struct process *process = process_of(check, hold->thread);
 
     if (hold->over != NEVER)
         return hold->over;
+    if ((hold->flags & HOLD_LEFT) && process->killed && process->gone != NEVER)
+        return lease_over(check, lock, process->gone);
+    if (hold->flags & HOLD_LEFT)
+        return lease_over(check, lock, plus(hold->belief, check->options.bound_ns));
     if (hold->result == H_UNKNOWN && hold->ret != NEVER)
         return lease_after(check, lock, hold->ret);
     if (hold->release)
@@ -96,9 +106,27 @@ static void holders_justify(struct check *check, struct lock *lock,
     free(holders);
 }
 
+/* A hold of the same process that was evicted or adopted, and its handle has not heard
+ * of it: its client says "busy" to its other threads. */
+static bool own_believes(const struct check *check, const struct lock *lock,
+                         const struct failure *failure)
+{
+    uint32_t process = check->threads[failure->thread].process;
+    for (size_t i = 0; lock->move_count && i < lock->hold_count; i++) {
+        const struct hold *hold = &lock->holds[i];
+        if (hold->result == H_OK && hold->inv <= failure->ret &&
+            hold->belief >= failure->inv &&
+            check->threads[hold->thread].process == process)
+            return true;
+    }
+    return false;
+}
+
 static void spurious(struct check *check, const struct lock *lock,
                      const struct failure *failure)
 {
+    if (own_believes(check, lock, failure))
+        return;
     if (windows_meet(check, failure->inv, failure->ret)) {
         check->report.excused++;
         return;

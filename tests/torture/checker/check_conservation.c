@@ -46,7 +46,7 @@ void check_releases(struct check *check, struct lock *lock)
         if (hold->result != H_OK || (hold->flags & HOLD_PIECE))
             continue;
         k9->examined++;
-        if (!hold->release && !(hold->flags & HOLD_LEAVING) &&
+        if (!hold->release && !(hold->flags & (HOLD_LEAVING | HOLD_LEFT)) &&
             check->threads[hold->thread].ended)
             finding(check, K9_CONSERVATION, group_of(hold->kind),
                     "lock %u: never released, though the thread ended in order: %s",

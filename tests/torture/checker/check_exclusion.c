@@ -20,7 +20,8 @@ static uint64_t cover_end(const struct hold *hold, enum cover cover)
 {
     if (cover == COVER_BELIEF)
         return hold->belief;
-    if (cover == COVER_RELEASED && hold->release == H_OK)
+    if (cover == COVER_RELEASED && hold->release == H_OK &&
+        !(hold->flags & HOLD_REENTRY)) /* the outermost speaks for all */
         return hold->belief;
     return hold->end;
 }
@@ -41,12 +42,28 @@ static bool holds_exclude(const struct hold *a, const struct hold *b)
              a->thread == b->thread);
 }
 
+/* Handles of one hold, which was adopted from the one to the other. */
+static bool same_hold(const struct hold *a, const struct hold *b)
+{
+    return ((a->flags | b->flags) & HOLD_ADOPTED) && a->token && a->token == b->token;
+}
+
 struct inside {
     struct lock *lock;
     enum cover cover;
     uint32_t *index;
     size_t count, room;
 };
+
+/* Another handle of the same hold stands before it. */
+static bool inside_twice(const struct inside *inside, size_t place)
+{
+    const struct hold *hold = &inside->lock->holds[inside->index[place]];
+    for (size_t i = 0; i < place; i++)
+        if (same_hold(&inside->lock->holds[inside->index[i]], hold))
+            return true;
+    return false;
+}
 
 /* Those whose end has come leave. Returns the first that may not be in with `hold`, or
  * one of those that leave it too few permits. */
@@ -64,9 +81,12 @@ static const struct hold *inside_meet(struct inside *inside, const struct hold *
         if (end <= hold->ret)
             continue;
         inside->index[kept++] = inside->index[i];
+        if (same_hold(hold, other))
+            continue;
         if (other->ret >= cover_end(hold, inside->cover))
             continue; /* both at once, and one for that moment only: in either order */
-        if (hold->kind == H_PERMITS && other->kind == H_PERMITS) {
+        if (hold->kind == H_PERMITS && other->kind == H_PERMITS &&
+            !inside_twice(inside, kept - 1)) {
             permits += other->permits;
             sharer = other;
             sooner = end < sooner ? end : sooner;

@@ -38,8 +38,8 @@ static uint64_t heal_after(const struct check *check, uint64_t t)
     return low < check->heal_count ? check->heals[low] : NEVER;
 }
 
-static void wait_check(struct check *check, const struct lock *lock, uint64_t inv,
-                       uint64_t ret, uint32_t thread, uint8_t kind)
+void wait_check(struct check *check, const struct lock *lock, uint64_t inv,
+                uint64_t ret, uint32_t thread, uint8_t kind)
 {
     uint64_t heal = heal_after(check, inv);
 

@@ -19,7 +19,8 @@
 
 static bool order_counts(const struct hold *hold)
 {
-    return hold->kind == H_FAIR && hold->result == H_OK;
+    return hold->kind == H_FAIR && hold->result == H_OK &&
+           !(hold->flags & HOLD_ADOPTED);
 }
 
 /* In the order of grants, as far as `order` tells. */

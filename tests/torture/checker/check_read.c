@@ -10,7 +10,7 @@
  */
 #include "book.h"
 
-static struct open_hold *open_find(struct check *check, uint32_t number)
+struct open_hold *open_find(struct check *check, uint32_t number)
 {
     for (size_t i = check->open_count; i-- > 0;)
         if (check->open[i].number == number)
@@ -18,18 +18,17 @@ static struct open_hold *open_find(struct check *check, uint32_t number)
     return NULL;
 }
 
-static uint64_t earlier(uint64_t a, uint64_t b)
+uint64_t earlier(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
 }
 
-static uint32_t thread_now(const struct check *check)
+uint32_t thread_now(const struct check *check)
 {
     return (uint32_t)check->thread_count - 1;
 }
 
-static void malformed(struct check *check, const struct history_event *event,
-                      const char *what)
+void malformed(struct check *check, const struct history_event *event, const char *what)
 {
     if (check->note_count < CHECK_EXAMPLES)
         check->notes[check->note_count] =
@@ -40,7 +39,7 @@ static void malformed(struct check *check, const struct history_event *event,
 
 /* ---- Acquire --------------------------------------------------------------------- */
 
-static struct hold *hold_add(struct lock *lock, struct hold hold)
+struct hold *hold_add(struct lock *lock, struct hold hold)
 {
     lock->holds =
         more(lock->holds, lock->hold_count, &lock->hold_room, sizeof *lock->holds);
@@ -48,12 +47,13 @@ static struct hold *hold_add(struct lock *lock, struct hold hold)
     return &lock->holds[lock->hold_count++];
 }
 
-static void acquire_invoke(struct check *check, const struct history_event *event)
+/* An acquire, or an adoption; NULL if it makes no sense. */
+struct hold *attempt_invoke(struct check *check, const struct history_event *event)
 {
     struct lock *lock = lock_get(check, event->lock);
     if (check->open_count == OPEN_MAX || open_find(check, event->hold)) {
         malformed(check, event, "too many attempts at once, or a number twice");
-        return;
+        return NULL;
     }
     struct hold *hold = hold_add(lock, (struct hold){
                                            .inv = event->t_ns,
@@ -74,12 +74,14 @@ static void acquire_invoke(struct check *check, const struct history_event *even
         .release = NEVER,
         .latest = event->t_ns,
         .other = NEVER,
+        .left = NEVER,
     };
+    return hold;
 }
 
 /* An attempt without effect leaves the holds again. It is the last one there, unless
  * the history makes no sense. */
-static struct hold hold_remove(struct check *check, const struct open_hold *open)
+struct hold hold_remove(struct check *check, const struct open_hold *open)
 {
     struct lock *lock = &check->locks[open->lock];
     struct hold hold = lock->holds[open->index];
@@ -144,15 +146,15 @@ static void reentry_note(struct check *check, const struct open_hold *inner,
     }
 }
 
-static void acquire_granted(struct check *check, struct open_hold *open,
-                            const struct history_event *event)
+void attempt_granted(struct check *check, struct open_hold *open,
+                     const struct history_event *event)
 {
     struct lock *lock = &check->locks[open->lock];
     struct hold *hold = &lock->holds[open->index];
 
-    totals_of(check, event->kind)->acquisitions++;
     hold->token = event->token;
     open->granted = true;
+    open->detached = event->value != 0;
     open->until = event->until_ns;
     if (event->until_ns == NEVER)
         lock->endless = true;
@@ -165,11 +167,11 @@ static void acquire_granted(struct check *check, struct open_hold *open,
     }
     if (event->kind == H_FAIR)
         hold->place = event->place;
-    if (event->kind == H_REENTRANT)
+    if (event->kind == H_REENTRANT && !(hold->flags & HOLD_ADOPTED))
         reentry_note(check, open, hold);
 }
 
-static void open_drop(struct check *check, struct open_hold *open)
+void open_drop(struct check *check, struct open_hold *open)
 {
     *open = check->open[--check->open_count];
 }
@@ -177,8 +179,9 @@ static void open_drop(struct check *check, struct open_hold *open)
 static void acquire_return(struct check *check, const struct history_event *event)
 {
     struct open_hold *open = open_find(check, event->hold);
-    if (!open || open->lock != event->lock ||
-        check->locks[open->lock].holds[open->index].ret != NEVER) {
+    struct hold *hold = open ? &check->locks[open->lock].holds[open->index] : NULL;
+    if (!open || open->lock != event->lock || hold->ret != NEVER ||
+        (hold->flags & HOLD_ADOPTED)) {
         malformed(check, event, "an acquire returns that was not invoked");
         return;
     }
@@ -187,13 +190,13 @@ static void acquire_return(struct check *check, const struct history_event *even
         open_drop(check, open);
         return;
     }
-    struct hold *hold = &check->locks[open->lock].holds[open->index];
     hold->ret = event->t_ns;
     hold->kind = event->kind;
     hold->result = event->result;
     open->latest = event->t_ns;
     if (event->result == H_OK) {
-        acquire_granted(check, open, event);
+        totals_of(check, event->kind)->acquisitions++;
+        attempt_granted(check, open, event);
     } else {
         totals_of(check, event->kind)->unknown++;
         open_drop(check, open);
@@ -217,35 +220,39 @@ static void hold_seen(struct check *check, const struct history_event *event)
     }
 }
 
-/* The writer is certain up to the last it said before. As a reader it counts from the
- * beginning: what a reader excludes, a writer does too. */
-static void hold_downgrade(struct check *check, const struct history_event *event)
+/* What the thread believed, and for how long it was right to. What was left behind, or
+ * was to outlive a process that ended, is the store's until the lease is over. */
+static void hold_close(struct open_hold *open, struct hold *hold)
 {
-    struct open_hold *open = open_find(check, event->hold);
-    if (!open || !open->granted || open->piece != SIZE_MAX) {
-        malformed(check, event, "a downgrade of what is not held for writing");
+    hold->belief = earlier(earlier(open->release, open->left), open->lost);
+    hold->end = earlier(hold->belief, open->until);
+    if (open->release != NEVER || (open->left == NEVER && !open->detached))
         return;
-    }
-    struct lock *lock = &check->locks[open->lock];
-    struct hold piece = lock->holds[open->index];
-    piece.kind = H_READ;
-    piece.flags |= HOLD_PIECE;
-    hold_add(lock, piece);
-    open->piece = lock->hold_count - 1;
-    open->wrote = event->phase == H_INVOKE ? event->t_ns : open->latest;
-    open->latest = event->t_ns;
+    hold->flags |= HOLD_LEFT;
+    hold->end = earlier(open->lost, open->until);
+}
+
+/* Whether it was still certain then is known when all has been read: it may have been
+ * evicted. */
+static void other_note(struct lock *lock, const struct hold *hold, uint64_t at)
+{
+    lock->others =
+        more(lock->others, lock->other_count, &lock->other_room, sizeof *lock->others);
+    lock->others[lock->other_count++] =
+        (struct other){ .thread = hold->thread, .number = hold->number, .at = at };
 }
 
 /* All that the thread has to say about a hold has been said. */
-static void hold_finish(struct check *check, struct open_hold *open)
+void hold_finish(struct check *check, struct open_hold *open)
 {
     struct lock *lock = &check->locks[open->lock];
     struct hold *hold = &lock->holds[open->index];
 
-    hold->belief = earlier(open->release, open->lost);
-    hold->end = earlier(hold->belief, open->until);
+    hold_close(open, hold);
+    if (open->granted)
+        loss_note(check, open);
     if (open->other < hold->end)
-        hold->flags |= HOLD_OTHER;
+        other_note(lock, hold, open->other);
     if (open->release != NEVER && !hold->release)
         hold->flags |= HOLD_LEAVING;
     if (open->piece != SIZE_MAX) {
@@ -254,7 +261,10 @@ static void hold_finish(struct check *check, struct open_hold *open)
         piece->end = hold->end;
         piece->over = hold->over;
         piece->release = hold->release;
-        hold->belief = earlier(hold->belief, open->wrote); /* and so, its end */
+        piece->flags |= hold->flags & HOLD_LEFT;
+        hold->flags |= HOLD_HALF;
+        hold->belief = earlier(hold->belief, open->wrote);
+        hold->end = earlier(hold->end, open->wrote);
     }
     open_drop(check, open);
 }
@@ -264,7 +274,8 @@ static void hold_release(struct check *check, const struct history_event *event)
     struct open_hold *open = open_find(check, event->hold);
     bool invoke = event->phase == H_INVOKE;
 
-    if (!open || !open->granted || (open->release == NEVER) != invoke) {
+    if (!open || !open->granted || (open->release == NEVER) != invoke ||
+        open->left != NEVER) {
         malformed(check, event, "a release of what was not granted, or twice");
         return;
     }
@@ -327,7 +338,7 @@ static void event_take(struct check *check, const struct history_event *event)
     bool invoke = event->phase == H_INVOKE;
     switch (event->op) {
     case H_ACQUIRE:
-        (invoke ? acquire_invoke : acquire_return)(check, event);
+        invoke ? (void)attempt_invoke(check, event) : acquire_return(check, event);
         break;
     case H_RELEASE:
         hold_release(check, event);
@@ -362,6 +373,18 @@ static void event_take(struct check *check, const struct history_event *event)
         break;
     case H_STALL:
         stall_note(check, event);
+        break;
+    case H_EXTEND:
+        hold_extend(check, event);
+        break;
+    case H_ADOPT:
+        hold_adopt(check, event);
+        break;
+    case H_LEAVE:
+        hold_leave(check, event);
+        break;
+    case H_EVICT:
+        hold_evict(check, event);
         break;
     default:
         malformed(check, event, "an event that nobody knows");

@@ -21,8 +21,14 @@ static void lock_done(struct lock *lock)
 {
     free(lock->holds);
     free(lock->failures);
+    free(lock->moves);
+    free(lock->losses);
+    free(lock->others);
     lock->holds = NULL;
     lock->failures = NULL;
+    lock->moves = NULL;
+    lock->losses = NULL;
+    lock->others = NULL;
     register_done(&lock->fenced);
     register_done(&lock->plain);
 }
@@ -46,14 +52,14 @@ void check_free(struct check *check)
 }
 
 /* A hold that nobody ended was there while its process lived; after that, nobody has
- * it, whatever its lease says. */
+ * it, whatever its lease says, unless it was to outlive the process. */
 static void hold_settle(struct check *check, struct hold *hold)
 {
     if (hold->belief == NEVER)
         hold->belief = process_of(check, hold->thread)->last;
-    if (hold->end > hold->belief)
+    if (hold->end > hold->belief && !(hold->flags & HOLD_LEFT))
         hold->end = hold->belief;
-    if (hold->result != H_OK || (hold->flags & HOLD_PIECE))
+    if (hold->result != H_OK || (hold->flags & (HOLD_PIECE | HOLD_ADOPTED)))
         return;
     uint64_t over = hold->over != NEVER ? hold->over : hold->belief;
     if (windows_meet(check, hold->inv, over))
@@ -64,6 +70,8 @@ static void lock_check(struct check *check, struct lock *lock)
 {
     for (size_t i = 0; i < lock->hold_count; i++)
         hold_settle(check, &lock->holds[i]);
+    check_moves(check, lock);
+    moves_settle(check, lock);
     check_registers(check, lock);
     register_done(&lock->fenced);
     register_done(&lock->plain);
@@ -98,6 +106,11 @@ static void totals_add(struct check_totals *all, const struct check_totals *part
     all->rejected += part->rejected;
     all->lost_fenced += part->lost_fenced;
     all->lost_plain += part->lost_plain;
+    all->adoptions += part->adoptions;
+    all->left += part->left;
+    all->evictions += part->evictions;
+    all->downgrades += part->downgrades;
+    all->extends += part->extends;
 }
 
 /* ---- Two threads ----------------------------------------------------------------- */
@@ -160,6 +173,7 @@ static void report_merge(struct check_report *all, struct check_report *part)
     all->suspicions += part->suspicions;
     all->excused += part->excused;
     all->unserved += part->unserved;
+    all->doubted += part->doubted;
 }
 
 static void locks_check(struct check *check)

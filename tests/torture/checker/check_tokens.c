@@ -5,7 +5,8 @@
  * If A had returned before B was invoked, A's token is the smaller. From the largest
  * token down, the earliest return among the larger ones is all there is to remember: a
  * hold that was invoked after it has too small a token. Tokens of 0 mean that the lock
- * has none. A re-entry keeps the token of the hold it is in, and is left out.
+ * has none. A re-entry keeps the token of the hold it is in, an adoption that of the
+ * hold it moves, and both are left out.
  */
 #include "book.h"
 
@@ -14,16 +15,40 @@
 static bool token_counts(const struct hold *hold)
 {
     return hold->result == H_OK && hold->token &&
-           !(hold->flags & (HOLD_PIECE | HOLD_REENTRY));
+           !(hold->flags & (HOLD_PIECE | HOLD_REENTRY | HOLD_ADOPTED));
+}
+
+static const struct hold *hold_of(const struct lock *lock, const struct other *other)
+{
+    for (size_t i = 0; i < lock->hold_count; i++)
+        if (lock->holds[i].thread == other->thread &&
+            lock->holds[i].number == other->number)
+            return &lock->holds[i];
+    return NULL;
+}
+
+/* Evicted or adopted by then, or perhaps: the re-entry found the lock free. */
+static bool taken_before(const struct lock *lock, uint64_t token, uint64_t at)
+{
+    for (size_t i = 0; i < lock->move_count; i++) {
+        const struct move *move = &lock->moves[i];
+        if (move->token == token && move->inv <= at && move->result != H_ABSENT &&
+            move->result != H_FAILED)
+            return true;
+    }
+    return false;
 }
 
 static void reentries_check(struct check *check, const struct lock *lock)
 {
-    for (size_t i = 0; i < lock->hold_count; i++)
-        if (lock->holds[i].flags & HOLD_OTHER)
-            finding(check, K3_TOKENS, group_of(lock->holds[i].kind),
+    for (size_t i = 0; i < lock->other_count; i++) {
+        const struct other *other = &lock->others[i];
+        const struct hold *hold = hold_of(lock, other);
+        if (hold && !taken_before(lock, hold->token, other->at))
+            finding(check, K3_TOKENS, group_of(hold->kind),
                     "lock %u: re-entered with another token: %s", lock->number,
-                    say_hold(check, &lock->holds[i]).text);
+                    say_hold(check, hold).text);
+    }
 }
 
 static void token_pair(struct check *check, const struct lock *lock,
@@ -62,5 +87,5 @@ void check_tokens(struct check *check, struct lock *lock, const uint32_t *by_ret
     }
     free(order);
     reentries_check(check, lock);
-    k3->applicable = k3->examined > 0;
+    k3->applicable = k3->examined > 0 || k3->found > 0;
 }

@@ -21,7 +21,8 @@ static uint64_t process_alive(const struct story *story, uint32_t process)
 static void fact_take(struct fact *fact, const struct history_event *event)
 {
     bool invoke = event->phase == H_INVOKE;
-    if (event->op == H_ACQUIRE && !invoke) {
+    if ((event->op == H_ACQUIRE || event->op == H_ADOPT) && !invoke) {
+        fact->detached = event->value != 0;
         fact->ret = event->t_ns;
         fact->result = event->result;
         fact->first_until = event->until_ns;
@@ -39,7 +40,28 @@ static void fact_take(struct fact *fact, const struct history_event *event)
         fact->until = event->until_ns;
     } else if (event->op == H_LOST && event->t_ns < fact->lost) {
         fact->lost = event->t_ns;
+    } else if (event->op == H_LEAVE) {
+        fact->left = invoke ? event->t_ns : fact->left;
+    } else if (event->op == H_EXTEND && invoke) {
+        fact->asked_lease = event->value;
+        if (event->t_ns < fact->until)
+            fact->until = event->t_ns;
+    } else if (event->op == H_EXTEND) {
+        if (fact->asked_lease > fact->lease)
+            fact->lease = fact->asked_lease;
+        if (event->until_ns > fact->until)
+            fact->until = event->until_ns;
     }
+}
+
+/* A downgrade is somewhere between its call, if that was written down, or else the last
+ * event before, and its return. */
+static void fact_lower(struct fact *fact, const struct history_event *event,
+                       uint64_t previous)
+{
+    if (event->phase == H_INVOKE || fact->before_downgrade == NEVER)
+        fact->before_downgrade = event->phase == H_INVOKE ? event->t_ns : previous;
+    fact->downgrade = event->phase == H_INVOKE ? NEVER - 1 : event->t_ns;
 }
 
 static void fact_read(struct fact *fact, const struct story *story, size_t thread,
@@ -63,31 +85,44 @@ static void fact_read(struct fact *fact, const struct story *story, size_t threa
         .asked = first,
         .answered = SIZE_MAX,
         .releasing = SIZE_MAX,
+        .number = told->events[first].hold,
+        .adopted = told->events[first].op == H_ADOPT,
+        .left = NEVER,
     };
     for (size_t i = first; i < told->count; i++) {
         if (told->events[i].hold != told->events[first].hold)
             continue;
-        if (told->events[i].op == H_DOWNGRADE) {
-            fact->before_downgrade = previous;
-            fact->downgrade = told->events[i].t_ns;
-        }
+        if (told->events[i].op == H_DOWNGRADE)
+            fact_lower(fact, &told->events[i], previous);
         if (told->events[i].op == H_ACQUIRE && told->events[i].phase == H_RETURN)
             fact->answered = i;
-        if (told->events[i].op == H_RELEASE && told->events[i].phase == H_INVOKE)
+        if ((told->events[i].op == H_RELEASE && told->events[i].phase == H_INVOKE) ||
+            (told->events[i].op == H_LEAVE && told->events[i].phase == H_RETURN))
             fact->releasing = i;
         fact_take(fact, &told->events[i]);
         previous = told->events[i].t_ns;
     }
 }
 
+/* Adopted in vain is nothing. */
+static bool is_fact(const struct fact *fact)
+{
+    return !fact->adopted || fact->result == H_OK || fact->ret == NEVER;
+}
+
 void facts_read(struct facts *facts, const struct story *story)
 {
     facts->count = 0;
     for (size_t i = 0; i < story->count; i++)
-        for (size_t j = 0; j < story->threads[i].count; j++)
-            if (story->threads[i].events[j].op == H_ACQUIRE &&
-                story->threads[i].events[j].phase == H_INVOKE)
-                fact_read(&facts->all[facts->count++], story, i, j);
+        for (size_t j = 0; j < story->threads[i].count; j++) {
+            const struct history_event *event = &story->threads[i].events[j];
+            if ((event->op != H_ACQUIRE && event->op != H_ADOPT) ||
+                event->phase != H_INVOKE)
+                continue;
+            fact_read(&facts->all[facts->count], story, i, j);
+            facts->count += is_fact(&facts->all[facts->count]);
+        }
+    feats_read(facts, story);
 }
 
 /* ---- K3 -------------------------------------------------------------------------- */
@@ -97,6 +132,8 @@ static uint64_t end_promised(const struct fact *fact)
     uint64_t end = fact->until;
     if (fact->lost < end)
         end = fact->lost;
+    if (fact->left < end && !fact_left(fact))
+        end = fact->left;
     return fact->rel_inv < end ? fact->rel_inv : end;
 }
 
@@ -104,7 +141,8 @@ static bool contains(const struct fact *outer, const struct fact *inner)
 {
     return outer->thread == inner->thread && outer->result == H_OK &&
            outer->kind == H_REENTRANT && inner->kind == H_REENTRANT &&
-           outer->asked < inner->asked && outer->releasing > inner->answered;
+           !inner->adopted && outer->asked < inner->asked &&
+           outer->releasing > inner->answered;
 }
 
 static bool has_token(const struct facts *facts, const struct fact *fact)
@@ -112,7 +150,17 @@ static bool has_token(const struct facts *facts, const struct fact *fact)
     for (size_t i = 0; i < facts->count; i++)
         if (contains(&facts->all[i], fact) && facts->all[i].token == fact->token)
             return false;
-    return fact->result == H_OK && fact->token != 0;
+    return fact->result == H_OK && fact->token != 0 && !fact->adopted;
+}
+
+/* Had it been adopted or evicted by then, or perhaps? */
+static bool taken_by(const struct facts *facts, const struct fact *fact, uint64_t t)
+{
+    for (size_t i = 0; i < facts->feat_count; i++)
+        if (facts->feats[i].token == fact->token && facts->feats[i].inv <= t &&
+            facts->feats[i].result != H_ABSENT && facts->feats[i].result != H_FAILED)
+            return true;
+    return false;
 }
 
 uint64_t naive_tokens(const struct facts *facts)
@@ -120,19 +168,24 @@ uint64_t naive_tokens(const struct facts *facts)
     uint64_t late = 0, other = 0, twice = 0;
     for (size_t i = 0; i < facts->count; i++) {
         const struct fact *a = &facts->all[i];
-        bool is_late = false, is_other = false, is_twice = false;
+        bool is_late = false, is_twice = false;
+        uint64_t entered = NEVER; /* with another token */
         for (size_t j = 0; j < facts->count; j++) {
             const struct fact *b = &facts->all[j];
             bool both = has_token(facts, a) && has_token(facts, b);
             is_late |= both && b->ret < a->inv && b->token > a->token;
             is_twice |= both && j < i && b->token == a->token;
-            is_other |= contains(a, b) && b->result == H_OK && a->token != b->token &&
-                        b->ret < end_promised(a);
+            if (contains(a, b) && b->result == H_OK && a->token != b->token &&
+                b->ret < entered)
+                entered = b->ret;
         }
         late += is_late;
         twice += is_twice;
-        other += is_other;
+        other += entered < end_promised(a) && !taken_by(facts, a, entered);
     }
+    for (size_t i = 0; i < facts->feat_count; i++)
+        other += facts->feats[i].op == H_ADOPT && facts->feats[i].result == H_OK &&
+                 facts->feats[i].got != facts->feats[i].token;
     return late + twice + other;
 }
 
@@ -165,7 +218,9 @@ static size_t not_ended(const struct story *story)
         const struct story_thread *thread = &story->threads[i];
         bool worker = false, ended = false;
         for (size_t j = 0; j < thread->count; j++) {
-            worker |= thread->events[j].op == H_ACQUIRE;
+            worker |= thread->events[j].op == H_ACQUIRE ||
+                      thread->events[j].op == H_ADOPT ||
+                      thread->events[j].op == H_EVICT;
             ended |= thread->events[j].op == H_END;
         }
         count += worker && !ended;
@@ -215,9 +270,7 @@ uint64_t naive_order(const struct facts *facts)
     for (size_t i = 0; i < facts->count; i++) {
         const struct fact *a = &facts->all[i];
         bool overtaken = false;
-        uint64_t end = end_promised(a);
-        if (a->rel_inv == NEVER && a->alive < end)
-            end = a->alive;
+        uint64_t end = brute_end(facts, a);
         for (size_t j = 0; j < facts->count; j++) {
             const struct fact *b = &facts->all[j];
             if (a->kind != H_FAIR || b->kind != H_FAIR || a->result != H_OK ||
@@ -236,26 +289,30 @@ uint64_t naive_order(const struct facts *facts)
 
 /* ---- K10 ------------------------------------------------------------------------- */
 
-/* NEVER if some have none, 0 if nothing is known. */
-static uint64_t longest_lease(const struct facts *facts)
+/* 0 if nothing is known; `ret_endless` if some have none. */
+static uint64_t longest_lease(const struct facts *facts, bool *ret_endless)
 {
     uint64_t lease = 0;
+    *ret_endless = false;
     for (size_t i = 0; i < facts->count; i++) {
         const struct fact *fact = &facts->all[i];
+        if (fact->lease > lease)
+            lease = fact->lease;
         if (fact->result == H_OK && fact->first_until == NEVER)
-            return NEVER;
-        if (fact->result == H_OK && fact->first_until > fact->inv + lease)
+            *ret_endless = true;
+        else if (fact->result == H_OK && fact->first_until > fact->inv + lease)
             lease = fact->first_until - fact->inv;
     }
     return lease;
 }
 
-/* The latest at which it can have been held. */
-static uint64_t held_until(const struct story *story, const struct facts *facts,
-                           const struct fact *fact, const struct check_options *options)
+/* The same by what its own thread said. */
+static uint64_t own_until(const struct story *story, const struct facts *facts,
+                          const struct fact *fact, const struct check_options *options)
 {
-    uint64_t lease = longest_lease(facts), gone = NEVER;
-    bool known = lease != NEVER && lease != 0;
+    bool endless;
+    uint64_t lease = longest_lease(facts, &endless), gone = NEVER;
+    bool known = !endless && lease != 0;
     uint64_t longer = lease + lease / 10 + options->grace_ns;
 
     for (size_t i = 0; i < story->killed_count; i++)
@@ -263,15 +320,32 @@ static uint64_t held_until(const struct story *story, const struct facts *facts,
             gone = story->killed[i].gone_ns;
     if (fact->release == H_OK || fact->release == H_LATE)
         return fact->rel_ret;
+    if (fact_left(fact)) {
+        uint64_t from = fact->left < fact->lost ? fact->left : fact->lost;
+        from = from == NEVER ? fact->alive : from;
+        from = gone != NEVER ? gone : from + options->bound_ns;
+        return lease ? from + longer : NEVER;
+    }
     if (fact->release || fact->result == H_UNKNOWN) {
         uint64_t from = fact->rel_inv < fact->lost ? fact->rel_inv : fact->lost;
         if (fact->result == H_UNKNOWN)
             from = fact->ret - options->bound_ns;
         return known ? from + options->bound_ns + longer : NEVER;
     }
-    if (gone == NEVER || lease == 0)
+    if (gone == NEVER || (lease == 0 && !endless))
         return NEVER;
     return known ? gone + longer : gone + options->grace_ns;
+}
+
+/* The latest at which it can have been held. */
+static uint64_t held_until(const struct story *story, const struct facts *facts,
+                           const struct fact *fact, const struct check_options *options)
+{
+    bool endless;
+    uint64_t lease = longest_lease(facts, &endless);
+    uint64_t longer = lease ? lease + lease / 10 + options->grace_ns : NEVER;
+    return feats_until(facts, fact, own_until(story, facts, fact, options), longer,
+                       options);
 }
 
 static bool meets_holder(const struct story *story, const struct facts *facts,
@@ -305,6 +379,21 @@ static bool not_run(const struct story *story, const struct fact *fact)
     return fact->result == H_TIMEOUT && still > 0 && 8 * still >= fact->ret - fact->inv;
 }
 
+/* Does another thread of its process believe to hold it? */
+static bool own_believes(const struct facts *facts, const struct fact *fact)
+{
+    for (size_t i = 0; i < facts->count && facts->feat_count; i++) {
+        const struct fact *holder = &facts->all[i];
+        uint64_t end = holder->lost < holder->rel_inv ? holder->lost : holder->rel_inv;
+        end = holder->left < end ? holder->left : end;
+        end = end == NEVER ? holder->alive : end;
+        if (holder->result == H_OK && holder->process == fact->process &&
+            holder->inv <= fact->ret && end >= fact->inv)
+            return true;
+    }
+    return false;
+}
+
 static bool in_vain(const struct fact *fact)
 {
     return fact->result == H_BUSY || fact->result == H_TIMEOUT;
@@ -316,8 +405,8 @@ uint64_t naive_busy(const struct story *story, const struct facts *facts,
     uint64_t found = 0;
     for (size_t i = 0; i < facts->count; i++) {
         const struct fact *a = &facts->all[i];
-        bool excused =
-            !in_vain(a) || meets_holder(story, facts, a, options) || not_run(story, a);
+        bool excused = !in_vain(a) || meets_holder(story, facts, a, options) ||
+                       not_run(story, a) || own_believes(facts, a);
         for (size_t j = 0; j < facts->count && !excused; j++) {
             const struct fact *b = &facts->all[j];
             bool vain = in_vain(b) || b->result == H_FAILED;

@@ -9,40 +9,11 @@
  * right or wrong by a hair.
  */
 #include "random_story.h"
+#include "random_plan.h"
 
 #include <string.h>
 
-#define OPS 8
-
-enum mix { MIX_MUTEX, MIX_FAIR, MIX_RW, MIX_PERMITS, MIX_REENTRANT, MIX_EXCLUSIVE };
-
-struct op {
-    uint32_t thread;
-    uint8_t kind;
-    uint16_t permits;
-    uint64_t grant, end; /* the moments */
-    uint64_t inv, ret, rel_inv, rel_ret;
-    uint64_t until, lost, seen, seen_until, downgrade;
-    uint64_t token, place;
-    uint8_t result, release;
-    bool nested; /* a re-entry inside */
-    bool writes; /* to the fenced register */
-    uint64_t value;
-};
-
-struct plan {
-    uint64_t seed;
-    enum mix mix;
-    uint16_t limit;
-    uint32_t threads;
-    uint64_t free[STORY_THREADS]; /* when the thread has nothing to do */
-    struct op ops[OPS];
-    size_t count;
-    uint64_t values; /* the register */
-    int extras;      /* re-entries and downgrades; few, for the search's sake */
-};
-
-static uint64_t draw(struct plan *plan, uint64_t below)
+uint64_t draw(struct plan *plan, uint64_t below)
 {
     plan->seed += UINT64_C(0x9e3779b97f4a7c15);
     uint64_t z = plan->seed;
@@ -51,17 +22,17 @@ static uint64_t draw(struct plan *plan, uint64_t below)
     return (z ^ (z >> 31)) % below;
 }
 
-static bool chance(struct plan *plan, unsigned percent)
+bool chance(struct plan *plan, unsigned percent)
 {
     return draw(plan, 100) < percent;
 }
 
-static uint64_t most(uint64_t a, uint64_t b)
+uint64_t most(uint64_t a, uint64_t b)
 {
     return a > b ? a : b;
 }
 
-static uint64_t least(uint64_t a, uint64_t b)
+uint64_t least(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
 }
@@ -226,6 +197,7 @@ static uint32_t op_begin(const struct plan *plan, struct story *story,
     uint32_t hold = story_ask(story, op->kind, inv);
     struct history_event event = event_of(plan, op, H_ACQUIRE, ret, hold);
     event.result = op->result;
+    event.value = op->detached;
     if (op->result == H_OK) {
         event.token = op->token;
         event.until_ns = op->until;
@@ -250,6 +222,7 @@ static void nested_tell(struct plan *plan, struct story *story, const struct op 
     struct op inner = *op;
     uint64_t at = most(op->ret, op->seen_until ? op->seen : 0);
 
+    inner.detached = false;
     inner.inv = at + draw(plan, op->rel_inv - at + 1);
     inner.ret = inner.inv + draw(plan, op->rel_inv - inner.inv + 1);
     inner.rel_inv = inner.ret + draw(plan, op->rel_inv - inner.ret + 1);
@@ -271,9 +244,19 @@ static void sights_tell(struct plan *plan, struct story *story, const struct op 
     if (op->nested)
         nested_tell(plan, story, op);
     uint64_t at = most(op->ret, op->seen_until ? op->seen : 0);
-    if (op->downgrade && op->downgrade >= at && !op->nested)
-        story_add(story, event_of(plan, op, H_DOWNGRADE, op->downgrade, hold));
+    if (op->downgrade && op->downgrade >= at && !op->nested) {
+        struct history_event event =
+            event_of(plan, op, H_DOWNGRADE, op->downgrade, hold);
+        event.phase = H_INVOKE;
+        if (op->downgrade % 2)
+            story_add(story, event);
+        event.phase = H_RETURN;
+        story_add(story, event);
+    }
     at = most(at, op->downgrade);
+    if (op->extend && op->extend >= at && !op->nested)
+        extend_tell(story, plan, op, hold);
+    at = op->extend && !op->nested ? most(at, op->extend_ret) : at;
     if (op->lost != NEVER && op->lost >= at && !op->nested)
         story_add(story, event_of(plan, op, H_LOST, op->lost, hold));
 }
@@ -286,7 +269,10 @@ static void op_tell(struct plan *plan, struct story *story, const struct op *op)
     if (op->writes)
         write_tell(plan, story, op, hold);
     sights_tell(plan, story, op, hold);
-    story_give(story, hold, op->rel_inv, op->rel_ret, op->release);
+    if (op->left)
+        leave_tell(plan, story, op, hold);
+    else
+        story_give(story, hold, op->rel_inv, op->rel_ret, op->release);
 }
 
 static void thread_tell(struct plan *plan, struct story *story, uint32_t thread)
@@ -374,12 +360,14 @@ void random_story(struct story *story, uint64_t seed)
         op_dress(&plan, &plan.ops[i], last);
     }
     tokens_draw(&plan);
+    deeds_draw(&plan);
     values_draw(&plan);
     story->count = 0;
     story->killed_count = 0;
     story->lock = 0;
     for (uint32_t i = 0; i < plan.threads; i++)
         thread_tell(&plan, story, i);
+    deeds_tell(&plan, story);
     for (uint64_t i = draw(&plan, 3); i > 0; i--)
         story_nudge(&plan, story);
     if (chance(&plan, 70))
@@ -404,9 +392,9 @@ void random_nonsense(struct story *story, uint64_t seed)
                                               .hold = (uint32_t)draw(&plan, 4),
                                               .permits = (uint16_t)draw(&plan, 4),
                                               .limit = (uint16_t)draw(&plan, 4),
-                                              .op = (uint8_t)draw(&plan, 14),
+                                              .op = (uint8_t)draw(&plan, 18),
                                               .phase = (uint8_t)draw(&plan, 3),
-                                              .result = (uint8_t)draw(&plan, 8),
+                                              .result = (uint8_t)draw(&plan, 9),
                                               .kind = (uint8_t)draw(&plan, 8),
                                               .place = (uint32_t)draw(&plan, 4) });
     }

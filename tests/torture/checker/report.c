@@ -93,6 +93,11 @@ void report_text(FILE *out, const struct check_options *options,
     text_kinds(out, report);
     text_checks(out, options, report);
     fprintf(out,
+            "\nadopted %" PRIu64 ", left %" PRIu64 ", evicted %" PRIu64
+            ", downgraded %" PRIu64 ", extended %" PRIu64 "; releases doubted %" PRIu64,
+            report->all.adoptions, report->all.left, report->all.evictions,
+            report->all.downgrades, report->all.extends, report->doubted);
+    fprintf(out,
             "\nlost updates: fenced %" PRIu64 ", plain %" PRIu64 "; rejected %" PRIu64
             "; longest belief overlap %.3f ms; stuck %" PRIu64
             "; order suspected %" PRIu64 "; busy excused %" PRIu64 ", unserved %" PRIu64
@@ -137,6 +142,11 @@ static void json_totals(FILE *out, const struct check_totals *totals)
     json_number(out, "rejected_writes", totals->rejected);
     json_number(out, "lost_updates_fenced", totals->lost_fenced);
     json_number(out, "lost_updates_plain", totals->lost_plain);
+    json_number(out, "adoptions", totals->adoptions);
+    json_number(out, "left", totals->left);
+    json_number(out, "evictions", totals->evictions);
+    json_number(out, "downgrades", totals->downgrades);
+    json_number(out, "extends", totals->extends);
 }
 
 static void json_checks(FILE *out, const struct check_options *options,
@@ -198,6 +208,7 @@ void report_json(FILE *out, const struct check_options *options,
     json_number(out, "order_suspicions", report->suspicions);
     json_number(out, "busy_excused", report->excused);
     json_number(out, "unserved", report->unserved);
+    json_number(out, "releases_doubted", report->doubted);
     json_number(out, "residue", report->residue);
     fprintf(out, "\"duration_ms\": %.3f, \"belief_overlap_max_ms\": %.3f, ",
             (double)report->duration_ns / 1e6, (double)report->belief_max_ns / 1e6);

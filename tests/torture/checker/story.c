@@ -132,7 +132,8 @@ void story_print(FILE *out, const struct story *story)
     static const char *const ops[] = { "?",         "ACQUIRE",  "RELEASE", "SEEN",
                                        "LOST",      "REGISTER", "PLAIN",   "FAULT",
                                        "HEAL",      "END",      "FINAL",   "RESIDUE",
-                                       "DOWNGRADE", "STALL" };
+                                       "DOWNGRADE", "STALL",    "EXTEND",  "ADOPT",
+                                       "LEAVE",     "EVICT" };
     for (size_t i = 0; i < story->killed_count; i++)
         fprintf(out, "# p%u was killed\n", story->killed[i].process);
     for (size_t i = 0; i < story->count; i++) {

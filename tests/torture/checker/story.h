@@ -12,7 +12,7 @@
 
 #include <stdio.h>
 
-#define STORY_THREADS 8
+#define STORY_THREADS 10
 #define STORY_EVENTS 64
 #define NEVER UINT64_MAX
 

@@ -4,7 +4,7 @@
  *
  * First stories planted by hand, right and wrong ones for each check. Then N random
  * ones (100,000 unless told), each judged by the checker and, without its code, by a
- * search over all orders (K1, K2) and by all pairs (K3, K4, K7, K10). Where they
+ * search over all orders (K1, K2) and by all pairs (K3, K4, K7, K10, K12). Where they
  * disagree, the story is printed with its seed.
  */
 #include "test_lockcheck.h"
@@ -158,9 +158,9 @@ static void random_one(struct tally *tally, struct story *story, uint64_t seed)
     compare(tally, story, seed, K7_ORDER, found[K7_ORDER].found, naive_order(&facts));
     compare(tally, story, seed, K10_BUSY, found[K10_BUSY].found,
             naive_busy(story, &facts, &small));
+    compare(tally, story, seed, K12_MOVES, found[K12_MOVES].found, naive_moves(&facts));
     /* Belief is what would be certain if every promise were for ever. */
-    for (size_t i = 0; i < facts.count; i++)
-        facts.all[i].until = NEVER;
+    facts_believe(&facts);
     compare(tally, story, seed, K2_BELIEF, found[K2_BELIEF].found != 0,
             !brute_linearizable(&facts));
     check_free(check);
@@ -169,7 +169,8 @@ static void random_one(struct tally *tally, struct story *story, uint64_t seed)
 static void random_run(struct tap *tap, uint64_t count, uint64_t seed)
 {
     static const enum check_id judged[] = { K1_EXCLUSION, K2_BELIEF, K3_TOKENS,
-                                            K4_FENCED,    K7_ORDER,  K10_BUSY };
+                                            K4_FENCED,    K7_ORDER,  K10_BUSY,
+                                            K12_MOVES };
     struct story *story = calloc(1, sizeof *story);
     struct tally tally = { 0 };
     char name[128];
@@ -229,6 +230,8 @@ int main(int argc, char **argv)
     }
     planted_run(&tap, planted_safety);
     planted_run(&tap, planted_progress);
+    planted_run(&tap, planted_moves);
+    planted_run(&tap, planted_leases);
     counts_run(&tap);
     unsound_run(&tap);
     nonsense_run(&tap, seed);

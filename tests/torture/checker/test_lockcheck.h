@@ -17,5 +17,7 @@ struct planted {
 
 extern const struct planted planted_safety[];   /* K1 to K5; ends with a NULL name */
 extern const struct planted planted_progress[]; /* K7 to K11 */
+extern const struct planted planted_moves[];    /* K12, and holds that move */
+extern const struct planted planted_leases[];   /* left, extended, downgraded */
 
 #endif

@@ -107,6 +107,9 @@ static void told_lost(struct story *story)
     story_give(story, hold, 40, 42, H_LATE);
     story_end(story, 42);
     simple(story, 2, H_MUTEX, 20, 25, 2);
+    story_thread(story, 90, 0);
+    story_add(story, (struct history_event){
+                         .t_ns = 15, .op = H_FAULT, .phase = H_INVOKE, .kind = 1 });
 }
 
 /* Killed while it held: the hold is gone with the process, but not before. */

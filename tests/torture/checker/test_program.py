@@ -77,7 +77,7 @@ def tests():
         check(report["kinds"]["mutex"]["fenced_writes"] == 2, "counts by kind")
         check(report["faults_by_kind"] == {"4": 1, "9": 1}, "faults by kind")
         check(set(report["checks"]) == {"K1", "K2", "K3", "K4", "K5", "K7", "K8", "K9",
-                                        "K10", "K11"}, "every check is reported")
+                                        "K10", "K11", "K12"}, "every check is reported")
         code, out, _ = run(directory)
         check(code == 0 and out.endswith("lockcheck: 0 violations\n"), "as text")
         done = subprocess.run([sys.executable, h.__file__,

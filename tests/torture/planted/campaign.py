@@ -22,7 +22,8 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import history  # noqa: E402
 from stores.zookeeper import ZooKeeper  # noqa: E402
 
-CHECKS = ["K1", "K2", "K3", "K4", "K5", "K7", "K8", "K9", "K10", "K11"]
+CHECKS = ["K1", "K2", "K3", "K4", "K5", "K7", "K8", "K9", "K10", "K11",
+          "K12"]
 INFORMATIVE = {"K2", "K5"}
 BOUND_MS = 3000
 HEALED_S = BOUND_MS / 1000 + 0.5  # how long workers go on after the last fault
@@ -75,10 +76,11 @@ class Server:
             return []
 
     def keys(self):
-        """What locks have left: all keys but token counters and counters at zero."""
+        """What locks have left: all keys but token counters, counters at zero and
+        answers to evictions, which stay for a minute."""
         found = []
         for line in self.say("KEYS", "*"):
-            if line[:1] in "*$+" or "token" in line:
+            if line[:1] in "*$+" or "token" in line or "holdfast_done" in line:
                 continue
             if self.say("GET", line)[1:] != ["0"]:
                 found.append(line)
@@ -158,6 +160,8 @@ class Campaign:
                  "--until"]
         if plan.long_hold:
             words += ["--long-hold", str(plan.long_hold)]
+        if plan.moves:
+            words += ["--moves", plan.moves]
         if plan.share:
             words += ["--share", str(plan.threads)]
         return words

@@ -13,7 +13,8 @@ extern const struct driver driver_setnx_forever, driver_setnx_expire,
     driver_rw_counters, driver_fair_dead, driver_watchdog_blind, driver_watchdog_late,
     driver_release_resent, driver_busy_remembered, driver_timeout_orphan,
     driver_pidfile, driver_flock_unlink, driver_zk_repeats, driver_zk_looks,
-    driver_zk_unheard;
+    driver_zk_unheard, driver_evict_whoever, driver_adopt_keeps, driver_leave_drops,
+    driver_extend_nothing, driver_downgrade_lets_go;
 
 const struct driver *const planted_drivers[] = {
     &driver_setnx_forever,
@@ -45,5 +46,10 @@ const struct driver *const planted_drivers[] = {
     &driver_zk_repeats,
     &driver_zk_looks,
     &driver_zk_unheard,
+    &driver_evict_whoever,
+    &driver_adopt_keeps,
+    &driver_leave_drops,
+    &driver_extend_nothing,
+    &driver_downgrade_lets_go,
     NULL,
 };

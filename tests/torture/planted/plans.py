@@ -31,6 +31,7 @@ class Plan:
     point: str = ""  # PLANTED_POINT
     skew_ms: int = 0  # how far the clock of one worker is ahead
     suspect: bool = False  # K7 also by time alone
+    moves: str = ""  # what workers do beside taking and releasing: "evict,adopt"
     round_s: float = 3  # faults for so long before the first look
 
     def __post_init__(self):
@@ -94,6 +95,18 @@ PLANS = [
          s.cuts, store="zookeeper", control="zookeeper-looks-first", ttl=1000),
     Plan("zookeeper-expiry-unheard", "goes on when its session is over", "K1",
          s.pauses, store="zookeeper", ttl=800),
+    Plan("evict-whoever", "evicts whose turn it is by now", "K12", s.quiet,
+         moves="evict", hold="500-5000"),
+    Plan("adopt-keeps-old", "the former handle keeps what was adopted", "K1 K12",
+         s.quiet, moves="adopt", hold="500-5000"),
+    Plan("leave-lets-go", "what is left behind is free", "K1", s.quiet,
+         forgiven="K11",  # records of what was left expire after two minutes
+         moves="adopt,leave", hold="500-5000"),
+    Plan("extend-not-sent", "counts on a lease that it did not ask for", "K1", s.quiet,
+         moves="extend", ttl=100, hold="20000-180000", round_s=6),
+    Plan("downgrade-lets-go", "a writer lets go to become a reader", "K1", s.quiet,
+         moves="downgrade", kind="rw", hold="500-5000"),
 ]
 
-SHORT = ["get-then-set", "setnx-forever", "busy-from-memory", "token-never-grows"]
+SHORT = ["get-then-set", "setnx-forever", "busy-from-memory", "token-never-grows",
+         "adopt-keeps-old"]

@@ -105,7 +105,7 @@ class Gate:
             return plan.schedule
         return (plan.schedule, plan.store, plan.kind, plan.options, plan.control,
                 plan.ttl, plan.hold, plan.think, plan.long_hold, plan.processes,
-                plan.threads, plan.share, plan.skew_ms)
+                plan.threads, plan.share, plan.skew_ms, plan.moves)
 
     def passes(self, plan, tools):
         """Both; the second also if the first failed."""

@@ -10,9 +10,12 @@ class Store:
     name = None
     kinds = ["mutex", "fair", "rw", "permits", "reentrant"]
     locks = 2  # of each kind
+    moves = ["extend", "downgrade", "adopt", "leave", "evict"]  # what it can do
     port = None  # of its server, which workers reach by addresses of their own
     disk_mb = 64  # size of the private file system under `directory`/disk
     extra = []  # further arguments of every worker
+    derived = []  # names like its own keys, files or nodes, that it accepts
+    unwrapped = []  # kinds whose names may not be `{x}`
 
     def __init__(self, directory, build, random):
         self.directory = directory  # histories

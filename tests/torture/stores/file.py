@@ -59,6 +59,7 @@ class Flock(File):
 
     name = "flock"
     kinds = ["mutex", "rw", "reentrant"]
+    moves = []
     layout = "?layout=flock"
 
     def specs(self):

@@ -53,6 +53,7 @@ class ZooKeeper(Store):
     name = "zookeeper"
     port = 2181
     locks = 4
+    moves = ["extend", "downgrade", "evict"]
     disk_mb = 1024
     chroot = "/torture"
     longest_lease = 1.2
