@@ -19,8 +19,10 @@ help:
 	@echo 'make bench-peers  ours beside other libraries, on the same server'
 	@echo 'make interop  beside other tools that take the same locks'
 	@echo 'make torture STORE=redis TIME=600  locks under faults, checked; all stores if none is named'
+	@echo 'make storm STORE=redis TIME=600 SEED=1  random calls of the whole API, checked'
 	@echo 'make torture-planted  wrong locks on purpose: each must be found out'
 	@echo 'make torture-peers TIME=60  the same faults for ours and for others'
+	@echo 'make mutants SAMPLE=300 ONLY=src/core  small faults set in: which does no test notice?'
 	@echo 'make asan     the tests under ASan+UBSan only'
 	@echo 'make tsan     the tests under TSan only'
 	@echo 'make install  to PREFIX=$(PREFIX); make uninstall'
@@ -36,7 +38,7 @@ try:
 	@build/examples/try
 
 test:
-	$(SETUP) build examples test
+	$(SETUP) build examples test mutants
 	@sh tools/run-tests.sh plain asan tsan
 
 asan tsan:
@@ -68,13 +70,23 @@ interop:
 
 STORE ?= mem file flock redis redis-simple zookeeper
 TIME ?= 60
-SEED ?= 1
+SEED ?=
+LEDGER ?=
 torture:
 	$(SETUP) build test
 	$(BUILD)
 	@status=0; for store in $(STORE); do \
 	    python3 tests/torture/run.py --build build --store $$store --time $(TIME) \
-	        --seed $(SEED) || status=1; done; exit $$status
+	        $(if $(SEED),--seed $(SEED)) $(if $(LEDGER),--ledger $(LEDGER)) \
+	        || status=1; done; \
+	    python3 tests/torture/ledger.py; exit $$status
+
+storm:
+	$(SETUP) build test
+	$(BUILD)
+	@status=0; for store in $(STORE); do \
+	    build/tests/storm/storm --store $$store --seconds $(TIME) --seed $(SEED) \
+	        || status=1; done; exit $$status
 
 torture-planted:
 	$(SETUP) build test
@@ -84,7 +96,14 @@ torture-planted:
 torture-peers:
 	$(SETUP) build test evidence
 	$(BUILD)
-	@python3 tests/torture/evidence.py --build build --time $(TIME) --seed $(SEED)
+	@python3 tests/torture/evidence.py --build build --time $(TIME) \
+	    --seed $(or $(SEED),1)
+
+SAMPLE ?= 300
+mutants:
+	$(SETUP) build test mutants
+	@/usr/bin/python3 tools/mutate/mutate.py --sample $(SAMPLE) --seed $(or $(SEED),1) \
+	    $(if $(ONLY),--only $(ONLY))
 
 lint:
 	$(SETUP) build examples lint
@@ -103,6 +122,6 @@ uninstall:
 	@ninja -C build uninstall
 
 clean:
-	rm -rf build build-asan build-tsan build-clang
+	rm -rf build build-asan build-tsan build-clang build-mutants
 
-.PHONY: all help build try test asan tsan matrix bench bench-peers interop torture torture-planted torture-peers lint format install uninstall clean
+.PHONY: all help build try test asan tsan matrix bench bench-peers interop torture storm torture-planted torture-peers mutants lint format install uninstall clean

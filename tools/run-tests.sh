@@ -49,14 +49,14 @@ for name in "$@"; do
     case $name in
     plain)
         # shellcheck disable=SC2086
-        run build '' 1 '' ${MESON_ARGS:-}
+        run build '' 2 '' ${MESON_ARGS:-}
         ;;
     asan)
-        run build-asan noasan 3 '' \
+        run build-asan noasan 4 '' \
             -Db_sanitize=address,undefined -Db_lundef=false -Doptimization=1
         ;;
     tsan)
-        run build-tsan notsan 5 "$(tsan_wrapper)" \
+        run build-tsan notsan 6 "$(tsan_wrapper)" \
             -Db_sanitize=thread -Db_lundef=false -Doptimization=1
         ;;
     *)

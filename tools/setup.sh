@@ -10,11 +10,12 @@ set -eu
 build='gcc libc6-dev make meson ninja-build pkg-config check python3 libssl-dev'
 examples='libuv1-dev'
 test='util-linux openssl redis-server libzookeeper-java libslf4j-java default-jre-headless
-    iproute2 nftables man-db groff-base'
+    iproute2 nftables man-db groff-base zsh'
 bench='util-linux redis-server redis-tools libzookeeper-java libslf4j-java default-jre-headless'
 interop='openjdk-17-jdk-headless maven nodejs npm python3-redis libcurator-recipes-java
     python3-kazoo libzookeeper-mt-dev'
 evidence='python3-redis etcd-server etcd-client libcurator-recipes-java openjdk-17-jdk-headless'
+mutants='python3-clang'
 lint='g++ clang clang-format clang-tidy cppcheck cmake git'
 
 wanted=
@@ -27,6 +28,7 @@ for group in "$@"; do
     evidence) wanted="$wanted $evidence" ;;
     interop) wanted="$wanted $interop" ;;
     lint) wanted="$wanted $lint" ;;
+    mutants) wanted="$wanted $mutants" ;;
     *)
         echo "setup: no such group: $group" >&2
         exit 2
