@@ -4,7 +4,8 @@
  *
  * All through the fault shim. Whatever happens on the way, a grant is given once, the
  * caller gets a code that tells it what is known, and nothing is left in the store.
- * A client that waits no longer than hasty_ms() repeats its requests after a third of that.
+ * A client that waits no longer than hasty_ms() repeats its requests after a third of
+ * that time.
  */
 #include <string.h>
 
