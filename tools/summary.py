@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""summary.py BUILD[:LEFT-OUT-SUITE]...: what the tests of some build directories said.
+"""summary.py [--rerun] BUILD[:LEFT-OUT-SUITE[:WRAPPER]]...: what the tests of some build
+directories said.
 
 Reads the log that `meson test` left in each build directory and the list of the tests
 that should have run. Counts the TAP sub-tests; a test that does not speak TAP counts as
@@ -12,6 +13,10 @@ and as the last line
     N passed, M failed
 
 The exit status is 0 only if M is 0 and N is not.
+
+With --rerun each program that failed is run once more, alone. One that then passes is
+printed as `flaky: BUILD SUITE/TEST` with what it had said, and counts as passed if it is
+the only one: a second one is a failure.
 """
 
 import json
@@ -21,6 +26,7 @@ import subprocess
 import sys
 from collections import Counter
 
+RERUN_MAX = 4  # more failures than that are no accident
 SAID_MAX = 6  # lines printed of what a test says of one failure
 POINT = re.compile(r"^(not )?ok\b\s*(\d+)?\s*(?:-\s*)?([^#]*)(?:#\s*(\w+)\b\s*(.*))?$")
 PLAN = re.compile(r"^1\.\.(\d+)(?:\s*#\s*skip\b\s*(.*))?", re.IGNORECASE)
@@ -93,8 +99,8 @@ def judge(record, protocol):
 
 
 def read_build(argument):
-    """Yields (suite, test, outcome) for all tests of one build directory."""
-    directory, _, left_out = argument.partition(":")
+    """Yields (suite, test, protocol, outcome) for all tests of one build directory."""
+    directory, left_out, _ = (argument + "::").split(":")[:3]
     listing = subprocess.run(
         ["meson", "introspect", "--tests", directory],
         check=True, capture_output=True, text=True).stdout
@@ -109,25 +115,62 @@ def read_build(argument):
     for record in map(json.loads, lines):
         name = record["name"].split(" / ")[-1].strip()
         suite, protocol = expected.pop(name, ("?", "exitcode"))
-        yield suite, name, judge(record, protocol)
-    for name, (suite, _) in expected.items():
+        yield suite, name, protocol, judge(record, protocol)
+    for name, (suite, protocol) in expected.items():
         outcome = Outcome()
         outcome.failures.append("it did not run")
-        yield suite, name, outcome
+        yield suite, name, protocol, outcome
+
+
+def run_again(argument, name, protocol):
+    """The outcome of one program that runs alone."""
+    directory, _, wrapper = (argument + "::").split(":")[:3]
+    command = ["meson", "test", "-C", directory, "--no-rebuild", "--logbase", "rerun",
+               "--timeout-multiplier", "8", name]
+    log = pathlib.Path(directory, "meson-logs", "rerun.json")
+    log.unlink(missing_ok=True)
+    subprocess.run(command + (["--wrapper", wrapper] if wrapper else []), check=False,
+                   stdout=subprocess.DEVNULL)
+    records = [json.loads(line) for line in log.read_text().splitlines()
+               ] if log.exists() else []
+    if len(records) == 1:
+        return judge(records[0], protocol)
+    outcome = Outcome()
+    outcome.failures.append("it did not run again")
+    return outcome
+
+
+def forgive(results):
+    """Runs what failed again, alone, if it is little; forgives one that passes then."""
+    failed = [result for result in results if result[-1].failures]
+    forgiven = 0
+    for result in failed if len(failed) <= RERUN_MAX else []:
+        argument, suite, name, protocol, first = result
+        again = run_again(argument, name, protocol)
+        if again.failures:
+            continue
+        build = argument.partition(":")[0]
+        print(f"flaky: {build} {suite}/{name}: " + "; ".join(first.failures))
+        forgiven += 1
+        if forgiven == 1:
+            result[-1] = again
 
 
 def main(arguments):
     rows, total = {}, Counter()
-    for argument in arguments:
+    results = [[argument, *test] for argument in arguments if argument != "--rerun"
+               for test in read_build(argument)]
+    if "--rerun" in arguments:
+        forgive(results)
+    for argument, suite, name, _, outcome in results:
         build = argument.partition(":")[0]
-        for suite, name, outcome in read_build(argument):
-            row = rows.setdefault((build, suite), Counter())
-            row.update(programs=1, passed=outcome.passed,
-                       failed=len(outcome.failures), skipped=len(outcome.skips))
-            for skip in outcome.skips:
-                print(f"skipped: {build} {suite}/{name}: {skip}")
-            for failure in outcome.failures:
-                print(f"FAILED:  {build} {suite}/{name}: {failure}")
+        row = rows.setdefault((build, suite), Counter())
+        row.update(programs=1, passed=outcome.passed,
+                   failed=len(outcome.failures), skipped=len(outcome.skips))
+        for skip in outcome.skips:
+            print(f"skipped: {build} {suite}/{name}: {skip}")
+        for failure in outcome.failures:
+            print(f"FAILED:  {build} {suite}/{name}: {failure}")
 
     head = ("programs", "passed", "failed", "skipped")
     print("\n" + f"{'build':<12}{'suite':<12}" + "".join(f"{h:>10}" for h in head))
