@@ -320,7 +320,6 @@ static void open_latch(struct client *client)
 /* Faults are over. Everything that was begun has to end now, and leave nothing. */
 static void heal(void)
 {
-    bool killed = net.left_behind;
     healed = true;
     trace(EVENT_HEAL, 0, 0, 0, 0);
     run_until(nemesis_heal());
@@ -334,6 +333,7 @@ static void heal(void)
     }
     if (!violated() && !all_home())
         say_who_is_stuck();
+    bool killed = net.left_behind; /* also by an actor that has just finished */
     for (int i = 0; i < set.clients; i++)
         killed |= clients[i].dead;
     run_until(sim_now + (killed ? 100 * SECOND + set.ttl_most_ms * MS
