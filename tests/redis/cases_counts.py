@@ -276,6 +276,29 @@ def case_deleted_by_redisson_and_made_again(w):
     assert w.keys() == []
 
 
+def case_made_again_beside_redisson(w):
+    """A permit that a client of Redisson's holds is out after the counter was deleted."""
+    w.take_count(1, "e", limit=3)
+    w.redis("ZADD", w.timeout, w.ms() + 30000, b"\xfe" * 16)
+    w.redis("DEL", w.name)
+    assert w.take_count(2, "e", limit=3)[0] == 1 and free(w) == "0", free(w)
+    assert w.take_count(3, "e", limit=3, flags="t")[0] == 3
+
+
+def case_last_leaves_beside_the_dead(w):
+    """A holder died and Redisson took its permit back: the last of ours that leaves takes
+    the record along, whoever made the counter."""
+    for made_by_redisson in (False, True):
+        if made_by_redisson:
+            w.redis("SET", w.name, 3)
+        w.take_count(1, "e", limit=3)
+        w.take_count(10, "e", limit=3, ttl=1)
+        w.pass_time(2)
+        java_reclaims(w)
+        assert w.leave_count(1, "e") == 1
+        assert w.keys() == ([w.name] if made_by_redisson else []), w.keys()
+
+
 DAY = 86400000
 
 
