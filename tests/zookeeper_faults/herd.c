@@ -302,6 +302,38 @@ static void gaps(void)
            "in turn; deleted: at the end of the queue");
 }
 
+/* The node of the waiter right behind the holder is deleted by hand. When the holder
+ * leaves, the waiter is told so, but the next one behind it has the lock by then. */
+static void next_deleted(void)
+{
+    char path[200];
+    hf_client *clients[3];
+    world_start(1);
+    world.session_ms = HERD_SESSION_MS;
+    for (int i = 0; i < 3; i++) {
+        entrant_join(&late[i], clients[i] = opened(""));
+        EVENTUALLY(contenders(THING) == i + 1);
+        EVENTUALLY(i > 0 || atomic_load(&late[0].hold));
+        EVENTUALLY(zookeeper_number(&world.zoo, 0, "watch_count") == i);
+    }
+    struct zkraw *raw = zkraw_open(world.zoo.node[0].port, 10000);
+    node_behind(raw, 1, path);
+    CHECK_EQ(zkraw_delete(raw, path), 0);
+    zkraw_close(raw);
+    int64_t since = real_ms();
+    entrant_leave(&late[0], 0);
+    EVENTUALLY(contenders(THING) == 2); /* the waiter has come again */
+    check_served(2);
+    entrant_leave(&late[2], 0);
+    check_served(1);
+    entrant_leave(&late[1], 0);
+    for (int i = 0; i < 3; i++)
+        hf_close(clients[i]);
+    check_nothing_left();
+    report("the next one's node is deleted", real_ms() - since,
+           "the one behind it; deleted: at the end");
+}
+
 /* One hands over to another one, and the replies to one of the two are cut; or with -1
  * nothing is, and the bytes of reply are counted. */
 static int64_t handed_over(bool cut_next, int64_t bytes)
@@ -361,6 +393,7 @@ const struct fault_case herd_cases[] = {
     { "thousand-waiters", thousand_waiters },
     { "thousand-waiters-on-one-node", thousand_waiters_on_one_node },
     { "long-queue-gaps", gaps },
+    { "next-one-deleted", next_deleted },
     { "long-queue-reply-cut", release_cut },
     { "long-queue-event-cut", event_cut },
     { NULL, NULL },
