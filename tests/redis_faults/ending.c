@@ -73,8 +73,42 @@ static void cancelled_when_refused(void)
     report("cancelled, and an error is on its way", 0, "HF_ECANCELLED");
 }
 
+/* A client waits for a latch and cancels while the server's word that the latch is open
+ * is on its way: as the answer to it, or as a message to a waiter (`queued`). */
+static void latch_cancelled(hf_client *opener, bool queued)
+{
+    hf_op *op = NULL;
+    hf_client *client = driven("");
+    if (queued)
+        CHECK_RC(hf_latch_set(opener, "latch", 1, NULL), 0);
+    CHECK_RC(hf_latch_wait_async(client, "latch", HF_FOREVER, NULL, NULL, &op, NULL),
+             0);
+    if (queued) {
+        EVENTUALLY(raw_number(world.raw, "LLEN holdfast_queue:{latch}") == 1)
+        hf_dispatch(client, NULL);
+        CHECK_RC(hf_latch_count_down(opener, "latch", 1, NULL, NULL), 0);
+    }
+    hf_op_cancel(op);
+    EVENTUALLY(hf_op_done(op))
+    hf_dispatch(client, NULL);
+    CHECK_RC(hf_op_wait(op, 0, NULL, NULL), HF_ECANCELLED);
+    hf_op_free(op);
+    hf_close(client);
+}
+
+static void cancelled_when_open(void)
+{
+    world_start(NULL);
+    hf_client *opener = opened();
+    latch_cancelled(opener, true); /* so that the server knows the scripts */
+    latch_cancelled(opener, false);
+    hf_close(opener);
+    report("cancelled, and a latch is open", 0, "HF_ECANCELLED");
+}
+
 const struct fault_case ending_cases[] = {
     { "cancelled-when-busy", cancelled_when_busy },
     { "cancelled-when-refused", cancelled_when_refused },
+    { "cancelled-when-open", cancelled_when_open },
     { NULL, NULL },
 };
