@@ -146,6 +146,39 @@ START_TEST(a_late_grant_of_several_is_no_grant)
 }
 END_TEST
 
+/* A store may say of a lease what it likes: the holder believes no more than it asked
+ * for, from now on at most. Sums that overflow are the sanitizer's to see. */
+START_TEST(no_more_than_was_asked_for)
+{
+    static const int64_t limits[] = { INT64_MIN, -1, 1, INT64_MAX - 1, INT64_MAX };
+    enum { LIMITS = sizeof limits / sizeof limits[0] };
+    client = turns_client(50);
+    for (int i = 0; i < LIMITS * LIMITS; i++) {
+        hf_hold *hold = NULL;
+        lie_since = limits[i / LIMITS];
+        lie_ttl = limits[i % LIMITS];
+        bool longer = lie_since > 1 && lie_ttl > 1;
+        lying = true;
+        int rc = take("thing", HOUR, 0, HF_FIXED, &hold);
+        ck_assert(rc == 0 || (rc == HF_ELOST && !longer));
+        lying = false;
+        if (rc != 0) {
+            EVENTUALLY(!turn_of("thing")->held);
+            ck_assert_int_eq(take("thing", HOUR, 0, HF_FIXED, &hold), 0);
+        }
+        ck_assert_int_le(hf_hold_left_ms(hold), HOUR - HOUR / 100);
+        lying = true;
+        rc = hf_hold_extend(hold, 2 * HOUR, NULL);
+        ck_assert(rc == 0 || !longer);
+        ck_assert_int_le(hf_hold_left_ms(hold), 2 * HOUR - 2 * HOUR / 100);
+        lying = false;
+        hf_release(hold, NULL);
+        EVENTUALLY(!turn_of("thing")->held);
+    }
+    hf_close(client);
+}
+END_TEST
+
 /* ---- What an answer is an answer to ---------------------------------------------- */
 
 /* The store's word has to be younger than the question. */
@@ -418,9 +451,10 @@ END_TEST
 
 UNIT_MAIN("leases", the_drift_is_taken_off, the_most_ends_a_longer_lease,
           the_most_ends_an_adopted_lease, an_expiring_permit_has_a_lease,
-          a_late_grant_of_several_is_no_grant, an_older_answer_does_not_verify,
-          an_older_answer_does_not_extend, a_look_does_not_extend,
-          unreachable_is_not_uncertain, late_answers_change_nothing,
-          an_event_after_the_release_is_dropped, doubt_is_told_once,
-          a_second_watch_is_told_too, a_waiter_of_a_lost_hold_is_renewed,
-          waiters_outlive_two_losses, left_during_a_renewal)
+          a_late_grant_of_several_is_no_grant, no_more_than_was_asked_for,
+          an_older_answer_does_not_verify, an_older_answer_does_not_extend,
+          a_look_does_not_extend, unreachable_is_not_uncertain,
+          late_answers_change_nothing, an_event_after_the_release_is_dropped,
+          doubt_is_told_once, a_second_watch_is_told_too,
+          a_waiter_of_a_lost_hold_is_renewed, waiters_outlive_two_losses,
+          left_during_a_renewal)

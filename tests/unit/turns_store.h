@@ -42,6 +42,8 @@ static atomic_bool mute;           /* withdrawals get none */
 static atomic_int ask_rc;          /* what requests are answered with, if not 0 */
 static _Atomic int64_t grant_jump; /* ms that pass inside the attempt for "b" */
 static _Atomic int64_t answer_age; /* ms that an answer to renew() is too old by */
+static atomic_bool lying;          /* of each lease it says these two, in ns: */
+static _Atomic int64_t lie_since, lie_ttl;
 
 static inline struct turn *turn_of(const char *name)
 {
@@ -95,6 +97,10 @@ static void turns_attempt(void *session, struct hf_ticket *ticket)
         clock_pass(grant_jump);
         grant.since_ns = host->ops->now(host);
     }
+    if (lying) {
+        grant.since_ns = lie_since;
+        grant.ttl_ns = lie_ttl;
+    }
     host->ops->granted(host, ticket, &grant);
 }
 
@@ -120,6 +126,8 @@ static void turns_renew(void *session, struct hf_ticket *const *tickets, size_t 
         struct turn *turn = turn_of(tickets[i]->name);
         struct hf_lease lease = { host->ops->now(host) - answer_age * HF_NS_PER_MS,
                                   tickets[i]->ttl_ns };
+        if (lying)
+            lease = (struct hf_lease){ lie_since, lie_ttl };
         turn->ttl_ms = tickets[i]->ttl_ns / HF_NS_PER_MS;
         bool mine = turn->held && same_id(&turn->id, &tickets[i]->id);
         enum hf_renewal answer = mode == HF_RENEW ? HF_RENEWED : HF_STILL_HELD;
