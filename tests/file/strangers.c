@@ -10,7 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define BOOT_AT 16 /* in the state file: the boot id */
+#define BOOT_AT 16           /* in the state file: the boot id */
+#define CELL_MARK "hlfscell" /* a cell begins with it, also a half-written one */
 
 static char before[65536], after[65536];
 
@@ -167,6 +168,29 @@ static void pretend_reboot(void)
     close(fd);
 }
 
+/* Each of these would be ours but for one thing: its name, its type, its mark. */
+static void almost_ours(void)
+{
+    static const char *const fifos[] = { "w01.3", "w1.03", "w9.2025.pdf", "w2000.13",
+                                         "tmp.10" };
+    static const char *const halves[] = { "tmp.011", "tmp.11.sql", "tmp.9998" };
+    char path[64];
+
+    for (size_t i = 0; i < sizeof fifos / sizeof *fifos; i++) {
+        snprintf(path, sizeof path, ".holdfast/%s", fifos[i]);
+        CHECK(mkfifo(in_scratch(path), 0600) == 0);
+    }
+    for (size_t i = 0; i < sizeof halves / sizeof *halves; i++) {
+        snprintf(path, sizeof path, ".holdfast/%s", halves[i]);
+        put_text(path, CELL_MARK);
+    }
+    put_text(".holdfast/w12.12", CELL_MARK);
+    put_text("value", CELL_MARK);
+    CHECK(symlink("../value", in_scratch(".holdfast/tmp.12")) == 0);
+    put_text("value2", CELL_MARK);
+    CHECK(link(in_scratch("value2"), in_scratch(".holdfast/tmp.13")) == 0);
+}
+
 /* After a reboot the directory is cleaned, of what is provably ours. */
 static void cleaning_is_careful(void)
 {
@@ -184,10 +208,11 @@ static void cleaning_is_careful(void)
     CHECK(mkdir(in_scratch(".holdfast/w5.5"), 0700) == 0);
     CHECK(symlink("w2.pdf", in_scratch(".holdfast/tmp.6")) == 0);
     CHECK(symlink("w2.pdf", in_scratch(".holdfast/w6.6")) == 0);
+    almost_ours();
     snapshot(scratch, before, sizeof before);
     CHECK(mkfifo(in_scratch(".holdfast/w7.7"), 0600) == 0);
     put_text(".holdfast/tmp.7", "");
-    put_text(".holdfast/tmp.8", "hlfscell and the rest of a value");
+    put_text(".holdfast/tmp.8", CELL_MARK " and the rest of a value");
     pretend_reboot();
     work(url_of(scratch, NULL));
     CHECK(access(in_scratch(".holdfast/w7.7"), F_OK) != 0);
