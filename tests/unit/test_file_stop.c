@@ -4,12 +4,15 @@
 #include "file_peer.h"
 
 #include "../../src/backends/file/stopped.h"
+#include "../../src/base/clock.h"
 
 #include <sched.h>
 #include <sys/prctl.h>
 
 #define PEERS 1
 #define SLOW_MS 400
+#define SLICE_MS 40    /* a little less than the 50 ms of guard.c */
+#define FREEZE_MS 5000 /* at least; the kernel takes a moment */
 
 static struct fake_host a, b;
 static struct peer p[PEERS];
@@ -229,11 +232,13 @@ static bool group_write(const char *group, const char *file, const char *text)
     return done;
 }
 
-/* One of the ways to freeze a group of processes; false if this host has it not. */
+/* One of the ways to freeze a group of processes; false if this host has it not. The
+ * process is let go before its word is judged: a frozen one cannot even be killed. */
 static bool frozen_in(const char *root, const char *file, const char *freeze,
                       const char *thaw)
 {
     char group[96], number[16];
+    const char *word = NULL;
     bool frozen = false;
     pid_t pid = fork();
 
@@ -245,16 +250,18 @@ static bool frozen_in(const char *root, const char *file, const char *freeze,
     if (mkdir(group, 0700) == 0) {
         frozen = group_write(group, "cgroup.procs", number) &&
                  group_write(group, file, freeze);
-        while (frozen && !hf__stopped(pid))
+        for (int ms = 0; frozen && !word && ms < FREEZE_MS; ms++) {
             poll(NULL, 0, 1);
-        if (frozen)
-            ck_assert_str_eq(hf__stopped(pid), "frozen");
+            word = hf__stopped(pid);
+        }
         group_write(group, file, thaw);
     }
     kill(pid, SIGKILL);
     ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
     while (rmdir(group) != 0 && errno == EBUSY)
         poll(NULL, 0, 1);
+    if (frozen)
+        ck_assert_pstr_eq(word, "frozen");
     return frozen;
 }
 
@@ -339,21 +346,26 @@ START_TEST(a_slow_process_is_waited_for)
 }
 END_TEST
 
-/* Core's back-off would spend most of the time that a try has asleep. */
+/* Core's back-off would spend most of the time that a try has asleep. And each time it
+ * waits at the guard for a whole slice: a shorter one may pass without its turn. */
 START_TEST(a_try_at_a_slow_guard_is_asked_for_again_at_once)
 {
     struct fake_answer answer;
+    int64_t asked;
 
     signal(SIGUSR1, be_slow);
     open_a(1);
     slow_down();
     tried = slow_ticket("new", HF_MUTEX);
     tried.flags = HF_TICKET_TRY;
+    asked = hf__now();
     answer = fake_try(&a, &tried);
     while (answer.what == FAKE_FAILED) {
+        ck_assert_int_ge(hf__now() - asked, SLICE_MS * HF_NS_PER_MS);
         ck_assert_int_eq(answer.code, HF_EUNREACHABLE);
         ck_assert_uint_eq(a.count, 1);
         ck_assert_int_eq(fake_next(&a).what, FAKE_NOTICE);
+        asked = hf__now();
         answer = fake_try(&a, &tried);
     }
     ck_assert_int_eq(answer.what, FAKE_GRANTED);
