@@ -35,9 +35,10 @@ def holds_on(place):
     ok(lock["holders"][0]["note"].startswith(f"acquire for pid {os.getpid()}"),
        "the note says who called", lock)
     run(place, "acquire", "a", "--ttl", "1s", "--wait", "0", code=1)
-    run(place, "acquire", "a", "--ttl", "1s", "--nonblock", code=1)
+    result = run2(place, "acquire", "a", "--ttl", "1s", "--nonblock", code=1)
+    ok("acquire: a: held for " in result.stderr, "busy: who holds it", result.stderr)
     result = run2(place, "acquire", "a", "--ttl", "1s", "-w", "50ms", code=75)
-    ok(result.stdout == "" and "the time to wait is over" in result.stderr,
+    ok(result.stdout == "" and "the time to wait is over: held for " in result.stderr,
        "nothing on stdout, a sentence on stderr", result.stderr)
     run(place, "release", lines[0].split("'")[1])
     ok(lock_of(place, "a") is None, "released")
@@ -62,6 +63,13 @@ def in_a_shell(place):
     ok(lines[0] == lines[3], "extend keeps the token", lines)
     ok(lines[4:] == ["old id 78", "new id 0", "again 78"],
        "extend spends the id; HOLDFAST_ID counts without an operand", lines)
+
+
+def bare_numbers(place):
+    held = json.loads(run(place, "acquire", "n", "--ttl", "30", "--json"))
+    ok(held["lease_ms"] == 30000, "--ttl 30 is 30 s", held)
+    more = run_json(place, "extend", held["id"], "--ttl", "1.5")
+    ok(more["lease_ms"] == 1500, "extend --ttl 1.5 is 1.5 s", more)
 
 
 def extends(place):
@@ -133,6 +141,9 @@ def mistakes(place):
         result = run2(place, "acquire", *words, code=64)
         if result.stdout or not result.stderr.startswith("holdfast: acquire: "):
             ok(False, "one sentence on stderr", result)
+    result = run2(place, "acquire", "m", "--ttl", "1s", "--permits", "5/4", code=64)
+    ok('"5/4" asks for more permits than there are' in result.stderr,
+       "--permits 5/4: what is wrong with it", result.stderr)
     run(place, "release", code=64, what="release needs an id")
     run(place, "release", "nonsense", code=64, what="nonsense is no id")
     run(place, "acquire", "m", "--ttl", "1s", "--url", place.url + "?layout=flock",
@@ -168,7 +179,7 @@ def within_run(place):
 
 def main():
     with store() as place:
-        for test in (holds_on, in_a_shell, extends, kinds, waits, mistakes,
+        for test in (holds_on, in_a_shell, bare_numbers, extends, kinds, waits, mistakes,
                      within_run):
             test(place)
     done()

@@ -4,6 +4,7 @@
 
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -294,10 +295,28 @@ def test_escapes(place):
                    f"{what}: a note, shown by {' '.join(words)}", result)
 
 
+def test_hostile_program(place):
+    """The holder is a program with such a name; the waiter, and who looks, is on a
+    terminal."""
+    for what, text in HOSTILE.items():
+        program = os.path.join(place.dir, f"prog{text.replace('/', '')}end")
+        os.symlink(shutil.which("cat"), program)
+        holder = start("run", "h", "--", program, url=place.url, stdin=subprocess.PIPE)
+        wait_for(lambda: f'"pid":{holder.pid}' in names_left(place), "the holder")
+        for words in [["run", "h", "--", "true"], ["top", "--every", "1s"]]:
+            with Terminal(*words, url=place.url, size=(24, 200)) as terminal:
+                terminal.until("prog")
+                terminal.until("end")
+                raw = terminal.seen[terminal.seen.index("prog"):]
+                ok(text not in raw[:raw.index("end")],
+                   f"{what}: a program, shown by {words[0]}", repr(raw))
+        holder.communicate(timeout=DEADLINE)
+
+
 def main():
     for test in [test_exit_codes, test_conflict, test_kinds, test_environment,
                  test_streams, test_signals, test_waiting, test_note, test_secrets,
-                 test_escapes, test_durations]:
+                 test_escapes, test_hostile_program, test_durations]:
         with store() as place:
             test(place)
     done()

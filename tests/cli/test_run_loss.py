@@ -102,6 +102,19 @@ def test_trees(place):
         gone(tree + [warden], "and the tree is gone")
 
 
+def test_warden_dies_late(place):
+    """The warden dies in the time between TERM and KILL, without a word: what ends the
+    command then is the end of the lease, as with a warden that lives."""
+    run, warden, tree = tree_start(place, "--ttl", "3s", "--no-renew")
+    os.kill(warden, signal.SIGSTOP)
+    time.sleep(2.1)  # pause: until TERM is due, 2 s after the grant
+    os.kill(warden, signal.SIGKILL)
+    code, message = run.wait(DEADLINE), run.communicate()[1]
+    ok(code == 78 and "(--no-renew), the command is ended" in message,
+       "the warden killed after its time: exit 78", (code, message))
+    gone(tree, "and the tree is gone")
+
+
 def test_descriptors(place):
     """Too few of them: the command is not even started, or it runs to its end."""
     ran = set()
@@ -180,8 +193,8 @@ def test_on_revoke(place):
 
 
 def main():
-    for test in [never_together, test_trees, test_descriptors, test_ends, test_on_lost,
-                 test_on_revoke]:
+    for test in [never_together, test_trees, test_warden_dies_late, test_descriptors,
+                 test_ends, test_on_lost, test_on_revoke]:
         with store() as place:
             test(place)
     done()

@@ -3,7 +3,9 @@
 """`holdfast run` on a Redis server: leases, losses, and what is said about them."""
 
 import os
+import re
 import signal
+import socket
 import subprocess
 import sys
 
@@ -59,11 +61,13 @@ def test_evicted(server):
     run = start("run", "e", "--", "sh", "-c", "echo $$; read end", url=server.url,
                 stdin=subprocess.PIPE)
     pid = int(run.stdout.readline())
-    holdfast("break", "e", "--token", token_of(server, "e"), url=server.url)
+    breaker = start("break", "e", "--token", token_of(server, "e"), url=server.url)
+    breaker.communicate(timeout=DEADLINE)
     message = run.stderr.readline()
     comment(message)
-    ok(run.wait(DEADLINE) == 78 and "the lock was lost" in message and not alive(pid),
-       "break: exit 78", (run.returncode, message))
+    who = f"evicted by {socket.gethostname()} pid {breaker.pid} holdfast"
+    ok(run.wait(DEADLINE) == 78 and f"the lock was lost: {who}" in message
+       and not alive(pid), "break: exit 78, and who did it", (run.returncode, message))
     run.communicate()
 
 
@@ -106,10 +110,29 @@ def test_server_empty(server):
     run.stdout.readline()
     server.kill()
     server.start()
-    ok(run.wait(DEADLINE) == 78, "server restarted, empty: exit 78", run.returncode)
-    comment(run.communicate()[1])
+    message = run.stderr.readline()
+    comment(message)
+    ok(run.wait(DEADLINE) == 78
+       and "the lock was lost: the store no longer has it" in message,
+       "server restarted, empty: exit 78, and why", (run.returncode, message))
+    run.communicate()
     ok(holdfast("run", "s", "--", "true", url=server.url).returncode == 0,
        "and it can be used again")
+
+
+def test_no_renewal(server):
+    """Nobody ends the command: then holdfast tells for how long the server was silent."""
+    run = start("run", "--ttl", "2s", "--on-lost=warn", "s", "--", "sh", "-c",
+                "echo in; read end", url=server.url, stdin=subprocess.PIPE)
+    run.stdout.readline()
+    os.kill(server.process.pid, signal.SIGSTOP)
+    message = run.stderr.readline()
+    os.kill(server.process.pid, signal.SIGCONT)
+    comment(message)
+    ok(re.search(r"the lock was lost: the store has confirmed no renewal for [1-9]\d*\.\d s,"
+                 " the command goes on", message), "no renewal: for how long", message)
+    run.communicate("\n", timeout=DEADLINE)
+    ok(run.returncode == 78, "and the exit code says lost", run.returncode)
 
 
 def test_ends(server):
@@ -161,7 +184,7 @@ def test_no_server():
 def main():
     with redis() as server:
         for test in [test_plain, never_together, test_killed, test_evicted, test_ends,
-                     test_server_empty, test_server_killed]:
+                     test_no_renewal, test_server_empty, test_server_killed]:
             test(server)
     test_password()
     test_no_server()

@@ -6,6 +6,7 @@
  * in the queue is given up. Requests have a timeout that no test would wait for: a call
  * that waits for the store shows by that.
  */
+#include <pthread.h>
 #include <time.h>
 
 #include "../harness/faults.h"
@@ -85,6 +86,86 @@ static void close_is_bounded(struct env *e)
     let_go(held(e, a, .rival = true, .timeout = HF_FOREVER));
 }
 
+/* The holder's client waits a second for a store that is silent, or as long as it was
+ * told; not as long as a request may take. */
+static void close_keeps_its_option(struct env *e)
+{
+    const int64_t given[] = { 0, 2500 };
+    for (size_t i = 0; i < 2; i++) {
+        hf_client *a = client_open(e);
+        hf_client *b = NULL;
+        hf_options options = HF_OPTIONS_INIT;
+        options.request_timeout_ms = REQUEST_MS;
+        options.close_timeout_ms = given[i];
+        CHECK_RC(hf_open(e->url, &options, &b, NULL), 0);
+        hf_hold *hold = held(e, b);
+        fault_lose(HF_FAULT_WITHDRAW, 1, HF_FAULT_ALWAYS);
+        int64_t began = now_ms();
+        hf_close(b);
+        int64_t took = now_ms() - began;
+        CHECK(took >= (given[i] ? given[i] : 1000) - 10);
+        CHECK(took < (given[i] ? BOUND_MS : 4000));
+        fault_none();
+        CHECK_RC(hf_release(hold, NULL), HF_ECLOSED);
+        let_go(held(e, a, .rival = true, .timeout = HF_FOREVER));
+    }
+}
+
+struct silence {
+    hf_client *client;
+    enum hf_fault_op op; /* what the client does, and is not answered */
+};
+
+/* A request timeout passes once the client is waiting: until then it has its lock, and
+ * the look at it takes as long. */
+static void *timeout_passes(void *arg)
+{
+    const struct silence *silence = arg;
+    EVENTUALLY(hf__fault_calls(silence->op) > 0);
+    CHECK(hf_capabilities(silence->client) != 0);
+    clock_advance(REQUEST_MS + 1000);
+    return NULL;
+}
+
+/* The client tries, and then releases, once in each way; the store is silent. Each has
+ * one request timeout in all, not one for each time that it is asked again. */
+static void silence_lasts_one_timeout(struct env *e)
+{
+    hf_client *client = patient_client(e);
+    struct silence attempt = { client, HF_FAULT_ATTEMPT };
+    struct silence withdraw = { client, HF_FAULT_WITHDRAW };
+    hf_hold *none = NULL;
+    pthread_t thread;
+    ballast_ensure(e, THING);
+    fault_lose(HF_FAULT_ATTEMPT, 1, HF_FAULT_ALWAYS);
+    CHECK_EQ(pthread_create(&thread, NULL, timeout_passes, &attempt), 0);
+    int64_t began = now_ms();
+    int rc = take(e, client, &none);
+    CHECK(rc == HF_EUNREACHABLE || rc == HF_EUNCERTAIN);
+    CHECK(now_ms() - began < BOUND_MS);
+    pthread_join(thread, NULL);
+    fault_none();
+    for (int async = 0; async < 2; async++) {
+        struct told told = { 0 };
+        hf_hold *hold = held(e, client, .timeout = HF_FOREVER);
+        fault_lose(HF_FAULT_WITHDRAW, 1, HF_FAULT_ALWAYS);
+        CHECK_EQ(pthread_create(&thread, NULL, timeout_passes, &withdraw), 0);
+        began = now_ms();
+        if (async) {
+            CHECK_RC(hf_release_async(hold, told_done, &told, NULL), 0);
+            EVENTUALLY(atomic_load(&told.ended) == 1);
+        } else {
+            told.rc = hf_release(hold, NULL);
+        }
+        CHECK_RC(told.rc, HF_EUNCERTAIN);
+        CHECK(now_ms() - began < BOUND_MS);
+        pthread_join(thread, NULL);
+        fault_none();
+    }
+    hf_close(client);
+    check_free(e);
+}
+
 /* A hold that was lost stays lost, however the store takes the late release. */
 static void lost_before_the_silence(struct env *e)
 {
@@ -130,6 +211,9 @@ const struct scenario scenarios_deadline[] = {
       ends_at_its_deadline },
     { "cancelled-at-once", LOCKS, NEED_FAULT | HF_CAP_INSPECT, 0, cancelled_at_once },
     { "close-is-bounded", LOCKS, NEED_FAULT, 0, close_is_bounded },
+    { "close-keeps-its-option", MUTEX, NEED_FAULT, 0, close_keeps_its_option },
+    { "silence-lasts-one-timeout", SINGLES, NEED_FAULT, CLOCK,
+      silence_lasts_one_timeout },
     { "lost-before-the-silence", SINGLES, EVICT, 0, lost_before_the_silence },
     { "late-release-is-told", SINGLES, EVICT, 0, late_release_is_told },
     { NULL, 0, 0, 0, NULL },

@@ -145,12 +145,21 @@ void model_looked(struct farewell *farewell, int rc, const char *how)
     model_unlock();
 }
 
+/* The store keeps the grant when the last of its handles is released. */
+static void parts_stay(const struct part *part)
+{
+    for (int i = 0; i < world->parts_end; i++)
+        world->parts[i].left_once |= parts_are_one(part, &world->parts[i]);
+}
+
 static void part_end(struct part *part, int rc, bool asked)
 {
     struct name *name = &world->names[part->name];
     struct grant *grant = grant_find(name, part->token);
     if (part->flags & P_LEFT) /* it outlives its handle */
         return;
+    if (rc == HF_ECLOSED) /* a detached grant outlives its client */
+        parts_stay(part);
     if (rc != 0 && rc != HF_ELOST && rc != HF_ECLOSED)
         name_linger(name, now_ns() + 5000 * NS_PER_MS);
     if (rc == HF_ECLOSED || part->left_once)
@@ -198,8 +207,7 @@ enum known model_known(int name, uint64_t token)
 static void part_leave(struct part *part, int64_t left_ms)
 {
     struct name *name = &world->names[part->name];
-    for (int i = 0; i < world->parts_end; i++)
-        world->parts[i].left_once |= parts_are_one(part, &world->parts[i]);
+    parts_stay(part);
     part->flags = (part->flags | P_LEFT) & ~(uint32_t)(P_CLOSING | P_CLOSED);
     part->sure_until = now_ns() + (left_ms - MARGIN_MS) * NS_PER_MS;
     if (left_ms == HF_FOREVER || world->config.lossy)

@@ -155,6 +155,9 @@ static bool is_due(int function, unsigned long long calls)
     if ((strstr(name, "latch") && !latch) || (strstr(name, "cell") && !cell) ||
         (function == FN_free && !cell))
         return false;
+    if (!(world->caps & HF_CAP_DETACH) &&
+        (function == FN_adopt || function == FN_hold_leave))
+        return false;
     return calls > LONG_RUN && world->config.kinds == K_ALL && !world->config.lossy;
 }
 
