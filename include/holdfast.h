@@ -491,7 +491,8 @@ HF_API void hf_report_free(hf_report *report);
 HF_API int hf_evict(hf_client *client, const char *name, uint64_t token, hf_error *why);
 
 /* Asks holders of `name` to let go: they get HF_EVENT_REVOKED. `token` 0 asks all.
- * HF_ENOENT if nobody holds it. */
+ * HF_ENOENT if nobody holds it. On redis: 0 too for a token whose client has handed the
+ * lock on to another of its callers, who is not asked. */
 HF_API int hf_revoke(hf_client *client, const char *name, uint64_t token,
                      hf_error *why);
 

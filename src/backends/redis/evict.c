@@ -141,13 +141,18 @@ static void answer(struct redis_session *me, const struct hf_ticket *ticket,
               NULL, 0);
 }
 
+/* Which token of its block holds the lock now. */
+uint64_t evict_token_now(const struct hf_ticket *ticket, uint64_t first)
+{
+    return ticket->store[3] ? ticket->store[3] : first;
+}
+
 void evict_asked(struct redis_session *me, struct hf_ticket *ticket,
                  const struct evict_wish *wish)
 {
-    uint64_t now = ticket->store[3] ? ticket->store[3] : wish->first;
     if (link_is_crowded(me->link))
         return; /* it will be asked again; a flood must not fill the memory */
-    if (wish->token != now) {
+    if (wish->token != evict_token_now(ticket, wish->first)) {
         redis_renew(me, &ticket, 1, HF_CHECK); /* which brings the right one */
         answer(me, ticket, wish, 'x');
         return;

@@ -217,6 +217,17 @@ static void inbox_evict(struct redis_session *me, struct hf_ticket *ticket,
     evict_asked(me, ticket, &wish);
 }
 
+/* Another client asks the holder of this token to let go, or with 0 whoever holds. */
+static void inbox_revoke(struct redis_session *me, struct hf_ticket *ticket,
+                         const char *at, const char *end)
+{
+    uint64_t token, first;
+    if (next_number(&at, end, &token) && next_number(&at, end, &first) && token != 0 &&
+        token != evict_token_now(ticket, first))
+        return; /* it was handed on since */
+    me->host->ops->event(me->host, ticket, HF_EVENT_REVOKED);
+}
+
 static void inbox_message(struct redis_session *me, const char *at, const char *end)
 {
     struct resp_arg what = next_word(&at, end);
@@ -249,7 +260,7 @@ static void inbox_message(struct redis_session *me, const char *at, const char *
         me->host->ops->event(me->host, ticket, HF_EVENT_LOST);
         break;
     case 'r':
-        me->host->ops->event(me->host, ticket, HF_EVENT_REVOKED);
+        inbox_revoke(me, ticket, at, end);
         break;
     default:
         break;

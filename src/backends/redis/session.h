@@ -134,6 +134,7 @@ struct evict_wish {
     const char *details; /* of the client that wishes it */
     size_t len;
 };
+uint64_t evict_token_now(const struct hf_ticket *ticket, uint64_t first);
 void evict_asked(struct redis_session *me, struct hf_ticket *ticket,
                  const struct evict_wish *wish);
 /* `details` as another client wrote them: who evicted it. */

@@ -1,6 +1,8 @@
 -- SPDX-License-Identifier: MIT
 -- uses: base
--- Asks holders to let go; Redisson's cannot be asked.
+-- Asks holders to let go; Redisson's cannot be asked. A client may have handed its mutex
+-- on under a later number of the same block, so the message says which was meant: only
+-- that one's holder hears of it.
 --
 -- KEYS  name, INFO
 -- ARGV  token (0: all of them)
@@ -27,7 +29,7 @@ for i = 1, #fields, 2 do
     local meant = first
         and (token == 0 or token >= first and token < first + tonumber(r.span))
     if meant and holds(owner, r) then
-        push(r, 'r', owner)
+        push(r, 'r', owner, ' ' .. ARGV[1] .. ' ' .. r.token)
         asked = asked + 1
     end
 end
