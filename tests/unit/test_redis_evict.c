@@ -343,7 +343,36 @@ START_TEST(a_long_reason)
 }
 END_TEST
 
+static void revoked(const char *rest)
+{
+    char line[256];
+    snprintf(line, sizeof line, "r %s%s", peer_address(&ticket), rest);
+    peer_push(NULL, line);
+}
+
+/* The holder hears of its own token, and of 0, but not of one of its block that another
+ * caller of the client had before. A message without tokens is of an older client. */
+START_TEST(revoked_by_exactly_that_token)
+{
+    begin("");
+    revoked(" 7 7");
+    fake_expect_event(&peer.host, &ticket, HF_EVENT_REVOKED);
+    ck_assert(hf__backend_redis.pass(peer.host.session, &ticket, 8));
+    revoked(" 7 7");
+    fake_turn(&peer.host, 10);
+    ck_assert(fake_quiet(&peer.host));
+    revoked(" 8 7");
+    fake_expect_event(&peer.host, &ticket, HF_EVENT_REVOKED);
+    revoked(" 0 7");
+    fake_expect_event(&peer.host, &ticket, HF_EVENT_REVOKED);
+    revoked("");
+    fake_expect_event(&peer.host, &ticket, HF_EVENT_REVOKED);
+    peer_close();
+}
+END_TEST
+
 UNIT_MAIN("redis_evict", answers, the_holder_is_waited_for, and_not_forever,
           forgotten_meanwhile, closed_meanwhile, the_token_that_was_granted,
           a_token_that_holds_no_more, wishes_without_sense,
-          nothing_is_passed_while_down, a_flood, reasons, a_long_reason)
+          nothing_is_passed_while_down, a_flood, reasons, a_long_reason,
+          revoked_by_exactly_that_token)
