@@ -70,6 +70,9 @@ static void request_end(struct hf_op *op, int rc)
     if (rc == HF_EUNREACHABLE && op->outcome_open &&
         changes_something(asked->request.verb))
         rc = hf__fail_code(&op->why, HF_EUNCERTAIN);
+    else if (rc == HF_ENOENT && op->outcome_open && asked->request.verb == HF_ADOPT)
+        rc = hf__fail(&op->why, HF_ELOST,
+                      "the hold is gone; it may have moved here before that");
     else if (rc == 0 && asked->no_memory)
         rc = hf__fail_code(&op->why, HF_ENOMEM);
     hf__op_finish(op, rc);

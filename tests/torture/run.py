@@ -382,7 +382,11 @@ def main():
     try:
         campaign = Campaign(options, os.path.abspath(directory))
         campaign.hold()
-        return 0 if campaign.check() else 1
+        good = campaign.check()
+        if not good and not options.keep and not options.short:
+            options.keep = directory
+            print(f"torture: histories and logs are left in {directory}")
+        return 0 if good else 1
     finally:
         if not options.keep:
             shutil.rmtree(directory, ignore_errors=True)

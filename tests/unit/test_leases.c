@@ -278,6 +278,26 @@ START_TEST(unreachable_is_not_uncertain)
 }
 END_TEST
 
+/* A repeat that finds nothing does not say that the first one moved nothing. */
+START_TEST(gone_at_a_repeat_is_not_absent)
+{
+    char id[HF_ID_MAX];
+    hf_acquire_options how = HF_ACQUIRE_OPTIONS_INIT;
+    hf_hold *adopted = NULL;
+    hf_hold *hold = begin(10 * HOUR, 0, 0);
+    ck_assert_int_eq(hf_hold_id(hold, 0, id, sizeof id, NULL), 0);
+    ask_rc = HF_ENOENT;
+    ck_assert_int_eq(hf_adopt(client, id, &how, &adopted, NULL), HF_ENOENT);
+    ask_rc_once = HF_EUNREACHABLE; /* it did not get there */
+    ck_assert_int_eq(hf_adopt(client, id, &how, &adopted, NULL), HF_ENOENT);
+    ask_rc_once = HF_EUNCERTAIN;
+    ck_assert_int_eq(hf_adopt(client, id, &how, &adopted, NULL), HF_ELOST);
+    ask_rc = 0;
+    ck_assert_int_eq(hf_release(hold, NULL), 0);
+    hf_close(client);
+}
+END_TEST
+
 /* A held ticket is asked nothing but for renewals: what else comes is too late. */
 START_TEST(late_answers_change_nothing)
 {
@@ -454,6 +474,7 @@ UNIT_MAIN("leases", the_drift_is_taken_off, the_most_ends_a_longer_lease,
           a_late_grant_of_several_is_no_grant, no_more_than_was_asked_for,
           an_older_answer_does_not_verify, an_older_answer_does_not_extend,
           a_look_does_not_extend, unreachable_is_not_uncertain,
+          gone_at_a_repeat_is_not_absent,
           late_answers_change_nothing, an_event_after_the_release_is_dropped,
           doubt_is_told_once, a_second_watch_is_told_too,
           a_waiter_of_a_lost_hold_is_renewed, waiters_outlive_two_losses,

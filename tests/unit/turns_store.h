@@ -40,6 +40,7 @@ static atomic_bool refuse_pass;    /* pass() says no */
 static atomic_bool deaf;           /* renewals get no answer */
 static atomic_bool mute;           /* withdrawals get none */
 static atomic_int ask_rc;          /* what requests are answered with, if not 0 */
+static atomic_int ask_rc_once;     /* and the next one, before that */
 static _Atomic int64_t grant_jump; /* ms that pass inside the attempt for "b" */
 static _Atomic int64_t answer_age; /* ms that an answer to renew() is too old by */
 static atomic_bool lying;          /* of each lease it says these two, in ns: */
@@ -179,8 +180,9 @@ static void turns_diagnose(struct hf_host *host, struct hf_request *request)
 static void turns_ask(void *session, struct hf_request *request)
 {
     struct hf_host *host = *(struct hf_host **)session;
-    if (ask_rc) {
-        host->ops->answered(host, request, ask_rc, NULL);
+    int rc = ask_rc_once ? atomic_exchange(&ask_rc_once, 0) : ask_rc;
+    if (rc != 0) {
+        host->ops->answered(host, request, rc, NULL);
         return;
     }
     if (request->verb == HF_DIAGNOSE) {
