@@ -474,8 +474,7 @@ UNIT_MAIN("leases", the_drift_is_taken_off, the_most_ends_a_longer_lease,
           a_late_grant_of_several_is_no_grant, no_more_than_was_asked_for,
           an_older_answer_does_not_verify, an_older_answer_does_not_extend,
           a_look_does_not_extend, unreachable_is_not_uncertain,
-          gone_at_a_repeat_is_not_absent,
-          late_answers_change_nothing, an_event_after_the_release_is_dropped,
-          doubt_is_told_once, a_second_watch_is_told_too,
-          a_waiter_of_a_lost_hold_is_renewed, waiters_outlive_two_losses,
-          left_during_a_renewal)
+          gone_at_a_repeat_is_not_absent, late_answers_change_nothing,
+          an_event_after_the_release_is_dropped, doubt_is_told_once,
+          a_second_watch_is_told_too, a_waiter_of_a_lost_hold_is_renewed,
+          waiters_outlive_two_losses, left_during_a_renewal)
