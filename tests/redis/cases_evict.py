@@ -91,7 +91,8 @@ def case_revoke(w):
     token = w.take(1)[1]
     w.take(2)
     assert w.revoke(token) == 1 and w.revoke() == 1 and w.revoke(token + 1) == 0
-    assert w.heard() == [("holdfast:1", "r 1 " + owner(1))] * 2
+    assert w.heard() == [("holdfast:1", f"r 1 {owner(1)} {asked} {token}")
+                         for asked in (token, 0)]
     w.redis("DEL", w.name)
     assert w.revoke() == 0
     w.redis("FLUSHALL")
