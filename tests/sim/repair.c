@@ -126,7 +126,7 @@ static void adopt_failed(const struct parcel *parcel, int rc, const struct belie
 {
     int name = parcel->what.name;
     uint64_t token = parcel->what.token;
-    if (rc == HF_ENOENT && set.store != SIM_MEM)
+    if (rc == HF_ELOST && set.store != SIM_MEM)
         return; /* a try before may have moved it, with a lease that is over by now */
     if (rc == HF_ENOENT || rc == HF_EUNREACHABLE)
         oracle_moved(name, token, false); /* nothing has happened to it */

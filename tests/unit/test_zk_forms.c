@@ -171,6 +171,23 @@ START_TEST(garbage_is_read_safely)
 }
 END_TEST
 
+/* One that begins like ours and is longer than any of ours. */
+START_TEST(a_line_without_end_is_a_strangers)
+{
+    char *line = malloc(2 * ZOO_DETAILS_SIZE);
+    struct zoo_self self = self_of("p");
+    struct zoo_details details;
+    for (size_t len = ZOO_DETAILS_SIZE; len <= 2 * ZOO_DETAILS_SIZE; len++) {
+        memset(line, 'x', len);
+        memcpy(line, "holdfast pid=7 ", 15);
+        zoo_details_read(&self, line, len, 0, &details);
+        ck_assert(!details.ours);
+        ck_assert_int_eq(details.pid, 0);
+    }
+    free(line);
+}
+END_TEST
+
 START_TEST(a_token_that_is_written_comes_back)
 {
     char line[ZOO_DETAILS_SIZE];
@@ -379,7 +396,8 @@ END_TEST
 UNIT_MAIN("zk_forms", details_come_back, a_note_cannot_pose_as_another_field,
           longest_details_fit, times_of_another_machine_are_not_known,
           data_of_strangers_is_the_host, numbers_without_end, garbage_is_read_safely,
-          a_token_that_is_written_comes_back, kinds_do_not_mix, kazoo_locks_are_writers,
-          our_nodes_sort_behind_numbers, leases_have_names_and_weights,
-          weights_of_strangers, kazoo_leases_have_names_and_weights, limits_come_back,
+          a_line_without_end_is_a_strangers, a_token_that_is_written_comes_back,
+          kinds_do_not_mix, kazoo_locks_are_writers, our_nodes_sort_behind_numbers,
+          leases_have_names_and_weights, weights_of_strangers,
+          kazoo_leases_have_names_and_weights, limits_come_back,
           what_is_no_limit_is_left_alone, semaphores_have_folders)

@@ -6,6 +6,7 @@
 #include "unit.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "../../src/backends/zookeeper/names.h"
@@ -206,6 +207,23 @@ START_TEST(nodes_are_recognised)
 }
 END_TEST
 
+/* Names in a reply have no end but their length. */
+START_TEST(nodes_end_with_their_length)
+{
+    static const char name[] = "_c_" UUID "-lock-0000000042";
+    struct node node;
+    for (size_t len = 0; len < sizeof(name) - 1; len++) {
+        char *copy = malloc(len + 1);
+        memcpy(copy, name, len);
+        node_parse(&node, LAYOUT_CURATOR, copy, len);
+        ck_assert_int_eq(node.form, NODE_OTHER);
+        free(copy);
+        node_parse(&node, LAYOUT_CURATOR, name, len);
+        ck_assert_int_eq(node.has_id, len >= 3 + strlen(UUID));
+    }
+}
+END_TEST
+
 START_TEST(nodes_are_written)
 {
     struct node node = parsed(LAYOUT_CURATOR, "_c_" UUID "-lock-0000000042");
@@ -340,6 +358,9 @@ START_TEST(own_nodes_are_found)
     ck_assert_uint_eq(view.blockers, 1);
     view = JUDGE(NODE_LOCK, 0, "_c_" UUID "-lock-0000000001", "x-lock-0000000002");
     ck_assert_uint_eq(view.extra, NO_NODE);
+    view = JUDGE(NODE_LOCK, 1, "_c_" UUID "-lock-0000000001-lock-0000000003",
+                 "_c_" UUID "-lock-0000000001");
+    ck_assert_uint_eq(view.own, 1); /* and not one that begins with it */
 
     struct zk_text names[] = { { "_c_" UUID "-lock-0000000009", 55 },
                                { "_c_" UUID "-lock-0000000002", 55 },
@@ -353,6 +374,6 @@ START_TEST(own_nodes_are_found)
 END_TEST
 
 UNIT_MAIN("zk_names", paths_known, flat_paths, paths_are_no_nodes, paths_of_nobody,
-          paths_come_back, nodes_are_recognised, nodes_are_written,
-          numbers_are_compared_as_texts, mutexes_stand_in_line, readers_mind_writers,
-          kinds_that_meet, own_nodes_are_found)
+          paths_come_back, nodes_are_recognised, nodes_end_with_their_length,
+          nodes_are_written, numbers_are_compared_as_texts, mutexes_stand_in_line,
+          readers_mind_writers, kinds_that_meet, own_nodes_are_found)

@@ -388,6 +388,20 @@ START_TEST(pauses_grow)
 }
 END_TEST
 
+/* A server that lets clients in and drops them is no better than one that is away. */
+START_TEST(pauses_grow_where_connections_do_not_last)
+{
+    begin();
+    for (unsigned i = 0; i < 4; i++) {
+        peer_hang_up(&peer);
+        STAGE_UNTIL(&stage, stage.downs == i + 1);
+        ck_assert_uint_eq(stage.zk->attempts, i + 1);
+        come_back(PEER_SESSION);
+    }
+    end();
+}
+END_TEST
+
 /* ---- The end of the client ------------------------------------------------------- */
 
 START_TEST(closing_ends_the_session)
@@ -529,7 +543,8 @@ UNIT_MAIN("zk_session", it_ends_by_our_clock, it_ends_by_the_servers_word,
           another_session_is_a_new_one, it_ends_in_a_reply, watches_are_set_again,
           a_new_session_has_no_watches, watches_taken_back,
           watches_taken_back_in_flight, many_watches_are_set_in_parts,
-          the_session_goes_on_elsewhere, pauses_grow, closing_ends_the_session,
+          the_session_goes_on_elsewhere, pauses_grow,
+          pauses_grow_where_connections_do_not_last, closing_ends_the_session,
           settling_waits_for_all_answers, settling_ends_a_session_that_comes_back,
           settling_ends_a_session_that_was_lost, settling_does_not_hope_for_long,
           a_forked_child_is_silent)

@@ -176,7 +176,6 @@ void zk_expire(struct zk *zk)
         return;
     zk->over = true;
     zk->last_zxid = 0;
-    zk->told = false;
     if (tell)
         zk->user->expired(zk->session);
 }
