@@ -174,10 +174,10 @@ START_TEST(disks)
     peer_open("");
     server.disk = "aof_enabled:0\r\n";
     examine(&server);
-    expect("persistence", HF_REMARK, "forgets locks");
+    expect("persistence", HF_TRAP, "forgets locks");
     server.disk = ""; /* it does not say */
     examine(&server);
-    expect("persistence", HF_REMARK, "forgets locks");
+    expect("persistence", HF_TRAP, "forgets locks");
     peer_close();
 }
 END_TEST

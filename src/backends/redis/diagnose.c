@@ -85,7 +85,7 @@ static void look_at_disk(struct redis_session *me, struct hf_request *request,
     if (aof[0] == '1')
         tell(me, request, HF_GOOD, "persistence", "append-only file is on", "");
     else
-        tell(me, request, HF_REMARK, "persistence",
+        tell(me, request, HF_TRAP, "persistence",
              "a restart of the server forgets locks that are held",
              "set appendonly yes and appendfsync always, or make whatever is guarded "
              "check the fencing token (it keeps growing over a restart)");
