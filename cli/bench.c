@@ -244,8 +244,10 @@ static int64_t percentile_ns(const struct bench *b, size_t percent)
 static void print_text(const struct bench *b, const char *url)
 {
     double seconds = (double)b->time_ns / 1e9;
+    char safe[1024];
 
-    printf("%s, %g s for each line:\n", url, seconds);
+    text_safe(url, safe, sizeof safe);
+    printf("%s, %g s for each line:\n", safe, seconds);
     printf("free lock, one thread            %12.0f acquire + release per second\n",
            b->pairs_per_s);
     printf("one lock, %d threads, one client  %12.0f acquire + release per second\n",

@@ -306,10 +306,11 @@ void frame_plain(FILE *out, const struct frame *frame, const struct view *view)
                                          "TOKEN", "WAITERS", "OLDEST",  NULL };
     const struct lock **locks = sorted(frame, view);
     struct table *table = table_new(heads);
-    char sums[128];
+    char sums[128], safe[CELL_MAX];
 
     totals(view, sums, sizeof sums);
-    fprintf(out, "%s  %s  %s\n", frame->clock, frame->url, sums);
+    text_safe(frame->url, safe, sizeof safe);
+    fprintf(out, "%s  %s  %s\n", frame->clock, safe, sums);
     for (size_t i = 0; i < view->lock_count; i++) {
         struct row row;
 

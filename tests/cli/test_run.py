@@ -293,6 +293,13 @@ def test_escapes(place):
                 result = holdfast(*words, url=place.url)
                 ok(text[0] not in result.stdout + result.stderr,
                    f"{what}: a note, shown by {' '.join(words)}", result)
+        path = os.path.join(place.dir, f"d{text}")
+        os.mkdir(path, 0o700)
+        os.chmod(path, 0o770)  # doctor has a remark, whose fix names the directory
+        for words in [["doctor"], ["bench", "--time", "10ms"], ["top"], ["ls", "--json"]]:
+            result = holdfast(*words, url="file:" + path)
+            ok(result.returncode == 0 and text[0] not in result.stdout + result.stderr,
+               f"{what}: a directory, shown by {words[0]}", result)
 
 
 def test_hostile_program(place):
