@@ -202,6 +202,9 @@ void url_without_secrets(const char *url, char *buffer, size_t size)
     const char *rest = secret ? at : url;
     size_t used = 0, plain;
 
+    if (secret && memchr(url, '?', (size_t)(at - url)))
+        rest = at + strlen(at); /* the '@' may be in the middle of an option */
+
     if (secret)
         used = (size_t)snprintf(buffer, size, "%.*s***", (int)(secret - url), url);
     if (used + 4 >= size) {

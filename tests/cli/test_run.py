@@ -250,7 +250,8 @@ def test_secrets(place):
                 "redis:hunter2@h", "hunter2:x@h", "redis://hunter2@127.0.0.1:1",
                 "redis:///me:hunter2@h", "redis://me:hunter2:x@127.0.0.1:1",
                 "redis://me:12?hunter2@h", "redis://me:12?x&hunter2=1@h",
-                "redis://127.0.0.1:1?pasword=hunter2"]:
+                "redis://127.0.0.1:1?pasword=hunter2",
+                "redis://127.0.0.1:1?password=x@hunter2"]:
         for words in [["--url", url], []]:
             result = holdfast("run", "-v", "-w", "100ms", *words, "x", "--", "true",
                               url=url)
