@@ -125,6 +125,8 @@ def test_kinds(place):
     with Holder(place, "b"):
         result = holdfast("run", "-n", "a", "b", "--", "true", url=place.url)
         ok(result.returncode == 1 and tries([], "a") == 0, "two names: all or none")
+        ok("a b: b is held for" in result.stderr, "two names: which is held, by whom",
+           result.stderr)
 
 
 # ---- What the command gets -----------------------------------------------------------
@@ -311,7 +313,7 @@ def test_hostile_program(place):
         os.symlink(shutil.which("cat"), program)
         holder = start("run", "h", "--", program, url=place.url, stdin=subprocess.PIPE)
         wait_for(lambda: f'"pid":{holder.pid}' in names_left(place), "the holder")
-        for words in [["run", "h", "--", "true"], ["top", "--every", "1s"]]:
+        for words in [["run", "h", "--", "true"], ["top", "--every", "1s"], ["watch", "h"]]:
             with Terminal(*words, url=place.url, size=(24, 200)) as terminal:
                 terminal.until("prog")
                 terminal.until("end")

@@ -168,6 +168,10 @@ def test_password():
         ok(result.returncode == 0 and "y: acquired" in result.stderr
            and "hunter" not in result.stderr,
            "a holdfast within the command reaches the same store", result)
+        for words in [["ls", "--json"], ["top"], ["bench", "--time", "10ms"], ["doctor"]]:
+            result = holdfast(*words, url=f"redis+unix://:hunter2@{path}")
+            ok(path in result.stdout and "hunter" not in result.stdout + result.stderr,
+               f"{words[0]}: the URL without its password", result)
 
 
 def test_no_server():
