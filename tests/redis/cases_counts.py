@@ -246,6 +246,21 @@ def case_expired_and_taken_over_by_redisson(w):
     assert w.keys() == []
 
 
+def case_late_permits_of_redisson_are_not_ours(w):
+    """A permit of Redisson's that expired, and that we take back, is not counted off from
+    those that our records hold: the others keep theirs."""
+    w.redis("SET", w.name, 5)
+    w.take_count(1, "e")
+    w.take_count(10, "e", ttl=1)
+    for score, member in ((30000, b"\xfe" * 16), (1, b"\xfd" * 16)):
+        w.redis("ZADD", w.timeout, w.ms() + score, member)
+        w.redis("DECRBY", w.name, 1)
+    w.pass_time(2)
+    assert w.take_count(2, "e")[0] == 1 and free(w) == "2", free(w)
+    assert dead(w) == [] and w.redis("HGET", w.info, "#held") == "2"
+    assert w.leave_count(2, "e") == 1 and w.record(1)[0] == "h"
+
+
 def case_made_again_over_the_dead(w):
     """A counter that was deleted starts with what is not held by the living."""
     for kind in "pe":
