@@ -133,6 +133,7 @@ static void first_dies_in_window(void)
     CHECK_EQ(raw_number(world.raw, "HEXISTS holdfast_info:{shared} #empty"), 1);
     int64_t since = real_ms();
     CHECK_RC(hf_release(waited(op), NULL), 0);
+    CHECK(real_ms() - since < SOON_MS);
     report("who is next dies in an open window", real_ms() - since,
            "the next but one: 0");
     hf_close(next);
