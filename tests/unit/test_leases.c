@@ -79,13 +79,15 @@ END_TEST
 START_TEST(the_most_ends_a_longer_lease)
 {
     hf_hold *hold = begin(10 * HOUR, 2 * HOUR, 0);
+    hf_error why = { 0 };
     ck_assert_int_eq(turn_of("thing")->ttl_ms, 2 * HOUR);
     clock_pass(HOUR);
     ck_assert_int_eq(hf_hold_state(hold), HF_HELD);
     clock_pass(HOUR);
     ck_assert_int_eq(hf_hold_state(hold), HF_LOST);
     ck_assert_int_eq(renewals, 0);
-    ck_assert_int_eq(hf_release(hold, NULL), HF_ELOST);
+    ck_assert_int_eq(hf_release(hold, &why), HF_ELOST);
+    ck_assert_msg(strstr(why.text, "max_hold_ms"), "%s", why.text);
     hf_close(client);
 }
 END_TEST
