@@ -40,13 +40,23 @@ struct sleeper {
     pthread_cond_t cond;
 };
 
+/* The callbacks that this thread is inside, the latest first: one of them may close
+ * another client, which runs what is due there. */
+struct inside {
+    const hf_client *client;
+    const struct inside *outer;
+};
+
 /* Small enough for the static block of a library that is loaded late. */
-static _Thread_local const hf_client *calling_back
+static _Thread_local const struct inside *calling_back
     __attribute__((tls_model("initial-exec")));
 
 bool hf__in_callback(const hf_client *client)
 {
-    return client && calling_back == client;
+    const struct inside *at = calling_back;
+    while (at && at->client != client)
+        at = at->outer;
+    return client && at;
 }
 
 /* ---- acting on answers ---------------------------------------------------------- */
@@ -189,17 +199,18 @@ int hf__op_await(struct hf_op *op, int64_t until)
 static void call_op(hf_client *client, struct hf_op *op)
 {
     hf_hold *hold = op->hold ? hf__hold_handle(op->hold) : NULL;
+    struct inside here = { client, calling_back };
     op->delivered = true;
     if (op->callback.done) {
         op->hold = NULL;
         op->calling = true;
         pthread_mutex_unlock(&client->lock);
-        calling_back = client;
+        calling_back = &here;
         if (op->kind == OP_ACQUIRE)
             op->callback.acquired(op->user, op->rc, hold, op->rc ? &op->why : NULL);
         else
             op->callback.done(op->user, op->rc, op->rc ? &op->why : NULL);
-        calling_back = NULL;
+        calling_back = here.outer;
         pthread_mutex_lock(&client->lock);
         op->calling = false;
     } else if (op->hold) {
@@ -211,25 +222,34 @@ static void call_op(hf_client *client, struct hf_op *op)
         hf__op_free(op);
 }
 
-static void call_watch(hf_client *client, const struct hold_watch *watch,
-                       uint32_t events)
+/* The next event of a watch, taken from it. The loss comes last. */
+static enum hf_event next_event(struct hold_watch *watch)
 {
     static const enum hf_event order[] = { HF_EVENT_DOUBTFUL, HF_EVENT_REVOKED,
                                            HF_EVENT_LOST };
+    size_t i = 0;
+    while (!(watch->pending & 1u << order[i]))
+        i++;
+    watch->pending &= ~(1u << order[i]);
+    return order[i];
+}
+
+/* One event: its callback may end the watch, or set another one. */
+static void call_watch(hf_client *client, struct hold_watch *watch)
+{
+    enum hf_event event = next_event(watch);
     struct hold_watch copy = *watch;
+    struct inside here = { client, calling_back };
     hf_hold *handle = hf__hold_handle(copy.hold);
     hf_error why;
-    if (events & 1u << HF_EVENT_LOST)
+    if (!watch->pending)
+        hf__list_remove(&watch->link);
+    if (event == HF_EVENT_LOST)
         hf__hold_fail_lost(copy.hold, &why);
     pthread_mutex_unlock(&client->lock);
-    calling_back = client;
-    for (size_t i = 0; i < sizeof(order) / sizeof(order[0]); i++) {
-        if (!(events & 1u << order[i]) || !hf__hold_peek(handle))
-            continue;
-        copy.callback(copy.user, handle, order[i],
-                      order[i] == HF_EVENT_LOST ? &why : NULL);
-    }
-    calling_back = NULL;
+    calling_back = &here;
+    copy.callback(copy.user, handle, event, event == HF_EVENT_LOST ? &why : NULL);
+    calling_back = here.outer;
     pthread_mutex_lock(&client->lock);
 }
 
@@ -245,11 +265,7 @@ void hf__run_calls(hf_client *client)
         link = hf__list_first(&client->alerts);
         if (!link)
             return;
-        struct hold_watch *watch = HF_CONTAINER(link, struct hold_watch, link);
-        uint32_t events = watch->pending;
-        watch->pending = 0;
-        hf__list_remove(link);
-        call_watch(client, watch, events);
+        call_watch(client, HF_CONTAINER(link, struct hold_watch, link));
     }
 }
 
