@@ -204,6 +204,8 @@ int hf_op_wait(hf_op *op, int64_t timeout_ms, hf_hold **ret_hold, hf_error *why)
         return rc;
     if (hf__in_callback(op->client))
         return hf__fail_code(why, HF_ECALLBACK);
+    if (hf__forked(op->client->fork_mark))
+        return hf__fail_code(why, HF_EFORKED);
     hf_client *client = op_enter(op);
     if (!client)
         return op->rc != 0 ? op_take_result(op, ret_hold, why)
@@ -233,6 +235,8 @@ void hf_op_free(hf_op *op)
 {
     hf_client *client = op ? op_enter(op) : NULL;
     if (op && !client) {
+        if (hf__forked(op->client->fork_mark))
+            hf__op_part(op);
         hf__op_free(op);
         return;
     }

@@ -352,6 +352,7 @@ static void close_forked(hf_client *client)
     client->closing = true;
     client->store->close(client->session, true);
     hf__list_init(&client->ops);
+    client->loop.sleeping = client->loop.use_timer_fd = false; /* the parent's */
     for (HF_EACH(link, &client->claims))
         part_from_holds(HF_CONTAINER(link, struct claim, all));
     free_claims(client);

@@ -394,6 +394,7 @@ void hf__op_free(struct hf_op *op);
 void hf__op_timer(struct hf_op *op, int64_t at_ns);
 void hf__op_wake(struct hf_op *op); /* the thread that sleeps on it */
 /* Until when a caller waits to hear that a withdrawal was done. */
+void hf__op_part(struct hf_op *op); /* in a forked child, before it is freed */
 int64_t hf__confirm_until(const hf_client *client);
 
 /* wait.c */

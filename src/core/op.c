@@ -132,6 +132,23 @@ void hf__op_finish(struct hf_op *op, int rc)
     }
 }
 
+/* In a forked child hf_close() goes through what the client had, unless a thread of the
+ * parent was inside: then neither is touched. */
+void hf__op_part(struct hf_op *op)
+{
+    hf_client *client = op->client;
+    if (pthread_mutex_trylock(&client->lock) != 0)
+        return;
+    if (client->handle.generation == op->client_tag) {
+        hf__list_remove(&op->link);
+        hf__list_remove(&op->all);
+        hf__loop_stop_timer(&client->loop, &op->timer);
+        for (uint32_t i = 0; op->hold && i < op->hold->count; i++)
+            hf__list_remove(&op->hold->parts[i].link);
+    }
+    pthread_mutex_unlock(&client->lock);
+}
+
 /* With the hold that nobody took, if its client has gone with all it held. */
 void hf__op_free(struct hf_op *op)
 {
