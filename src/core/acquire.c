@@ -182,6 +182,11 @@ static void undo_claim(struct hf_op *op, uint32_t index)
         hf__claim_release(claim, NULL);
         return;
     }
+    if (claim->state == CLAIM_LEAVING && !others && !claim->leaver) {
+        claim->leaver = op; /* it is being given up, and nobody else waits for that */
+        op->pending++;
+        return;
+    }
     if (others || claim->state == CLAIM_LEAVING || claim->state == CLAIM_LEFT)
         return; /* somebody else gives it up, and is told */
     bool refused = claim->state == CLAIM_FAILED; /* is told at once */
