@@ -405,8 +405,10 @@ HF_API int hf_hold_downgrade(hf_hold *hold, size_t index, hf_error *why);
  * hf_hold_id() writes the id of want `index` as one line of text. The id is a secret of
  * its holder: who knows it can take the hold. hf_adopt() moves the hold to its client,
  * token and all; the former handle then answers HF_ELOST. Only timeout_ms, ttl_ms (a
- * new lease from now), max_hold_ms and flags of `options` count. HF_ENOENT: no such
- * hold. HF_ELOST: none any more, but it may have moved here, unheard, and ended since.
+ * new lease from now), max_hold_ms and flags of `options` count; 0 as timeout_ms is the
+ * time of one request. HF_ENOENT: no such hold. HF_ELOST: none any more, but it may
+ * have moved here, unheard, and ended since. HF_EUNCERTAIN: no answer in time; if it
+ * moved it is given up.
  * hf_hold_leave() forgets a detached hold without releasing it.
  */
 HF_API int hf_hold_id(hf_hold *hold, size_t index, char *buffer, size_t size,

@@ -368,6 +368,8 @@ struct asked {
     struct hf_request request;
     struct hf_op op;
     hf_report *report; /* HF_INSPECT */
+    int64_t until;     /* the caller's deadline; 0: none but the number of tries */
+    int64_t answer_ns; /* so long an answer is waited for */
     void *cell;        /* HF_CELL_GET */
     size_t cell_len;
     bool no_memory;

@@ -46,6 +46,17 @@ static bool changes_something(int32_t verb)
            verb != HF_DIAGNOSE;
 }
 
+/* At `at_ns`, but not after the deadline of the call. */
+static void request_timer(struct hf_op *op, int64_t at_ns)
+{
+    hf__op_timer(op, at_ns < op->deadline ? at_ns : op->deadline);
+}
+
+static bool is_last_try(const struct hf_op *op)
+{
+    return op->tries >= REQUEST_TRIES || hf__now() >= op->deadline;
+}
+
 static void request_send(struct hf_op *op)
 {
     struct asked *asked = asked_of(op);
@@ -60,7 +71,7 @@ static void request_send(struct hf_op *op)
         hf__op_finish(op, hf__fail_code(&op->why, HF_ENOMEM));
         return;
     }
-    hf__op_timer(op, hf__now() + op->client->request_ns);
+    request_timer(op, hf__now() + asked->answer_ns);
     op->client->store->ask(op->client->session, &asked->request);
 }
 
@@ -91,12 +102,12 @@ void hf__request_answer(struct hf_op *op, int rc, const hf_error *why)
     op->outcome_open |= rc == HF_EUNCERTAIN;
     if (!open) {
         request_end(op, rc);
-    } else if (op->tries >= REQUEST_TRIES) {
+    } else if (is_last_try(op)) {
         op->why.code = HF_EUNREACHABLE; /* also where an answer was lost to a look */
         request_end(op, HF_EUNREACHABLE);
     } else {
         op->resend = true;
-        hf__op_timer(op, hf__now() + (INT64_C(10) << op->tries) * HF_NS_PER_MS);
+        request_timer(op, hf__now() + (INT64_C(10) << op->tries) * HF_NS_PER_MS);
     }
 }
 
@@ -105,22 +116,25 @@ void hf__request_progress(struct hf_op *op)
 {
     int64_t more = asked_of(op)->no_memory ? 0 : op->client->request_ns;
     if (!op->finished && !op->resend)
-        hf__op_timer(op, hf__now() + more);
+        request_timer(op, hf__now() + more);
 }
 
 void hf__request_timeout(struct hf_op *op)
 {
-    if (op->resend) {
+    bool last = is_last_try(op);
+    if (op->resend && !last) {
         request_send(op);
         return;
     }
-    op->client->store->forget(op->client->session, &asked_of(op)->request);
-    op->outcome_open = true;
+    if (!op->resend) {
+        op->client->store->forget(op->client->session, &asked_of(op)->request);
+        op->outcome_open = true;
+    }
     if (asked_of(op)->no_memory) {
         hf__op_finish(op, hf__fail_code(&op->why, HF_ENOMEM));
         return;
     }
-    if (op->tries < REQUEST_TRIES) {
+    if (!last) {
         request_send(op);
         return;
     }
@@ -132,6 +146,10 @@ int hf__request(hf_client *client, struct asked *asked, hf_error *why)
 {
     struct hf_op *op = &asked->op;
     hf__op_init(op, client, OP_REQUEST);
+    op->deadline = asked->until ? asked->until : HF_NEVER;
+    asked->answer_ns = (op->deadline - hf__now()) / REQUEST_TRIES;
+    if (asked->answer_ns > client->request_ns)
+        asked->answer_ns = client->request_ns;
     int rc = hf__loop_reserve(&client->loop);
     if (rc != 0)
         return hf__fail_code(why, rc);
@@ -303,6 +321,13 @@ static struct claim *adopted_claim(hf_client *client, const struct parsed_id *pa
     return claim;
 }
 
+/* As an acquire: one that tries once has the time of one request. */
+static int64_t adopt_until(const hf_client *client, int64_t timeout_ms)
+{
+    int64_t now = hf__now();
+    return timeout_ms ? hf__deadline(now, timeout_ms) : now + client->request_ns;
+}
+
 /* The hold may have moved without our hearing so: then it is given up, as a grant that
  * was not heard of would be, and not left to nobody. */
 static void adopt_undo(struct claim *claim, bool moved)
@@ -330,6 +355,7 @@ int hf__adopt(hf_client *client, const char *id, const hf_acquire_options *optio
         rc = hf__need_timers(client, why);
     if (rc == 0) {
         asked.request.ticket = &claim->ticket;
+        asked.until = adopt_until(client, options->timeout_ms);
         rc = hf__request_named(client, &asked, HF_ADOPT, claim->ticket.name,
                                parsed.numbers[0], why);
     }

@@ -7,6 +7,8 @@
 
 #include "turns_store.h"
 
+#include <pthread.h>
+
 #define HOUR INT64_C(3600000) /* ms */
 
 static hf_client *client;
@@ -75,5 +77,59 @@ START_TEST(an_unconfirmed_cancel_is_uncertain)
 }
 END_TEST
 
+struct adoption {
+    pthread_t thread;
+    char id[HF_ID_MAX];
+    int64_t timeout_ms;
+    int rc;
+    atomic_bool over;
+};
+
+static void *run_adopt(void *arg)
+{
+    struct adoption *adoption = arg;
+    hf_acquire_options how = HF_ACQUIRE_OPTIONS_INIT;
+    hf_hold *none = NULL;
+    how.timeout_ms = adoption->timeout_ms;
+    adoption->rc = hf_adopt(client, adoption->id, &how, &none, NULL);
+    adoption->over = true;
+    return NULL;
+}
+
+/* The store says nothing, and is asked three times within the time that there is. */
+static void adopt_in_vain(struct adoption *adoption, int64_t timeout_ms, int64_t time)
+{
+    int before = asks;
+    adoption->timeout_ms = timeout_ms;
+    adoption->over = false;
+    ck_assert_int_eq(pthread_create(&adoption->thread, NULL, run_adopt, adoption), 0);
+    for (int i = 1; i <= 3; i++) {
+        EVENTUALLY(asks == before + i);
+        ck_assert(!adoption->over);
+        clock_pass(time / 3 + 1);
+    }
+    EVENTUALLY(adoption->over);
+    pthread_join(adoption->thread, NULL);
+    ck_assert_int_eq(adoption->rc, HF_EUNCERTAIN);
+}
+
+/* An adoption ends at its deadline; one that tries once has the time of one request. */
+START_TEST(an_adoption_has_a_deadline)
+{
+    struct adoption adoption;
+    hf_hold *hold = NULL;
+    client = turns_client(HOUR);
+    ck_assert_int_eq(hf_lock(client, "thing", 0, &hold, NULL), 0);
+    ck_assert_int_eq(hf_hold_id(hold, 0, adoption.id, sizeof adoption.id, NULL), 0);
+    silent = true;
+    adopt_in_vain(&adoption, 0, HOUR);
+    adopt_in_vain(&adoption, HOUR / 4, HOUR / 4);
+    adopt_in_vain(&adoption, HF_FOREVER, 3 * HOUR);
+    silent = false;
+    ck_assert_int_eq(hf_release(hold, NULL), 0);
+    hf_close(client);
+}
+END_TEST
+
 UNIT_MAIN("giving_up", a_cancel_waits_for_the_withdrawal,
-          an_unconfirmed_cancel_is_uncertain)
+          an_unconfirmed_cancel_is_uncertain, an_adoption_has_a_deadline)

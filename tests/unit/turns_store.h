@@ -36,14 +36,17 @@ static struct turn {
 
 static struct hf_host *turns_host;
 static atomic_int passes, withdrawals, renewals, checks, forgets, interests;
-static atomic_bool refuse_pass;    /* pass() says no */
-static atomic_bool deaf;           /* renewals get no answer */
-static atomic_bool mute;           /* withdrawals get none */
-static atomic_int ask_rc;          /* what requests are answered with, if not 0 */
-static atomic_int ask_rc_once;     /* and the next one, before that */
-static _Atomic int64_t grant_jump; /* ms that pass inside the attempt for "b" */
-static _Atomic int64_t answer_age; /* ms that an answer to renew() is too old by */
-static atomic_bool lying;          /* of each lease it says these two, in ns: */
+static atomic_bool refuse_pass;        /* pass() says no */
+static atomic_bool deaf;               /* renewals get no answer */
+static atomic_bool mute;               /* withdrawals get none */
+static atomic_bool silent;             /* nor do requests */
+static atomic_int asks;                /* of which there were so many */
+static struct hf_request *turns_asked; /* the last one */
+static atomic_int ask_rc;              /* what requests are answered with, if not 0 */
+static atomic_int ask_rc_once;         /* and the next one, before that */
+static _Atomic int64_t grant_jump;     /* ms that pass inside the attempt for "b" */
+static _Atomic int64_t answer_age;     /* ms that an answer to renew() is too old by */
+static atomic_bool lying;              /* of each lease it says these two, in ns: */
 static _Atomic int64_t lie_since, lie_ttl;
 
 static inline struct turn *turn_of(const char *name)
@@ -181,6 +184,10 @@ static void turns_ask(void *session, struct hf_request *request)
 {
     struct hf_host *host = *(struct hf_host **)session;
     int rc = ask_rc_once ? atomic_exchange(&ask_rc_once, 0) : ask_rc;
+    atomic_fetch_add(&asks, 1);
+    turns_asked = request;
+    if (silent)
+        return;
     if (rc != 0) {
         host->ops->answered(host, request, rc, NULL);
         return;
