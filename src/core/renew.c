@@ -388,6 +388,8 @@ int hf__hold_ask(struct hf_hold *hold, int64_t ttl_ns, bool extend, hf_error *wh
         return hf__hold_fail_lost(hold, why);
     for (uint32_t i = 0; i < hold->count; i++) {
         struct claim *claim = hold->parts[i].claim;
+        if (!claim)
+            return hf__fail_code(why, HF_ECLOSED);
         int rc = extend ? check_extend(claim, ttl_ns, why) : 0;
         if (rc == 0)
             rc = ask_one(hold, claim, ttl_ns, extend, why);

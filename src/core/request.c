@@ -359,6 +359,8 @@ int hf__adopt(hf_client *client, const char *id, const hf_acquire_options *optio
         rc = hf__request_named(client, &asked, HF_ADOPT, claim->ticket.name,
                                parsed.numbers[0], why);
     }
+    if (rc == 0 && client->closing) /* in the moment in which the answer came */
+        rc = hf__fail_code(why, HF_ECLOSED);
     if (rc != 0) {
         if (hold)
             hf__hold_free(hold);
