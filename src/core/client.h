@@ -96,6 +96,7 @@ struct claim {
     bool named : 1;       /* in the table by name */
     bool reentrant : 1;   /* its owner may enter again while it holds it */
     bool renew : 1;       /* the lease is renewed */
+    bool fixed : 1;       /* the caller wants it not to be (HF_FIXED) */
     bool fixed_end : 1;   /* max_hold_ns stands for a fixed lease: extending moves it */
     bool pinned : 1;      /* its id was given out: no hand-off */
     bool inline_call : 1; /* inside the store's function: nobody else is told */
@@ -367,9 +368,9 @@ bool hf__take_piece(struct claim *claim, int64_t given_ns, int64_t wanted_ns);
 struct asked {
     struct hf_request request;
     struct hf_op op;
-    hf_report *report; /* HF_INSPECT */
     int64_t until;     /* the caller's deadline; 0: none but the number of tries */
     int64_t answer_ns; /* so long an answer is waited for */
+    hf_report *report; /* HF_INSPECT */
     void *cell;        /* HF_CELL_GET */
     size_t cell_len;
     bool no_memory;
@@ -393,10 +394,10 @@ void hf__op_init(struct hf_op *op, hf_client *client, enum op_kind kind);
 struct hf_op *hf__op_new(hf_client *client, enum op_kind kind);
 void hf__op_finish(struct hf_op *op, int rc); /* the one way an op ends */
 void hf__op_free(struct hf_op *op);
+void hf__op_part(struct hf_op *op); /* in a forked child, before it is freed */
 void hf__op_timer(struct hf_op *op, int64_t at_ns);
 void hf__op_wake(struct hf_op *op); /* the thread that sleeps on it */
 /* Until when a caller waits to hear that a withdrawal was done. */
-void hf__op_part(struct hf_op *op); /* in a forked child, before it is freed */
 int64_t hf__confirm_until(const hf_client *client);
 
 /* wait.c */

@@ -379,6 +379,16 @@ static int check_extend(const struct claim *claim, int64_t ttl_ns, hf_error *why
     return 0;
 }
 
+/* A lease for as long as max_hold_ms was not to be renewed; a shorter one is. */
+static int renew_from_now(struct claim *claim, hf_error *why)
+{
+    int rc = 0;
+    if (!claim->renew && !claim->fixed)
+        rc = hf__need_timers(claim->client, why);
+    claim->renew |= rc == 0 && !claim->fixed;
+    return rc;
+}
+
 /* Claim by claim; the hold may be released by another thread between two of them. */
 int hf__hold_ask(struct hf_hold *hold, int64_t ttl_ns, bool extend, hf_error *why)
 {
@@ -391,6 +401,8 @@ int hf__hold_ask(struct hf_hold *hold, int64_t ttl_ns, bool extend, hf_error *wh
         if (!claim)
             return hf__fail_code(why, HF_ECLOSED);
         int rc = extend ? check_extend(claim, ttl_ns, why) : 0;
+        if (rc == 0 && extend)
+            rc = renew_from_now(claim, why);
         if (rc == 0)
             rc = ask_one(hold, claim, ttl_ns, extend, why);
         if (rc != 0)

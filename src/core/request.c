@@ -315,8 +315,9 @@ static struct claim *adopted_claim(hf_client *client, const struct parsed_id *pa
     if (claim->max_hold_ns && (!claim->ttl_ns || claim->ttl_ns > claim->max_hold_ns))
         claim->ttl_ns = claim->max_hold_ns;
     claim->ticket.ttl_ns = claim->ttl_ns;
-    claim->renew = claim->ttl_ns && !(options->flags & HF_FIXED) &&
-                   claim->ttl_ns != claim->max_hold_ns;
+    claim->fixed = (options->flags & HF_FIXED) != 0;
+    claim->renew =
+        claim->ttl_ns && !claim->fixed && claim->ttl_ns != claim->max_hold_ns;
     claim->asked_at = hf__now();
     return claim;
 }

@@ -68,7 +68,7 @@ static void claim_reset(struct claim *claim)
     claim->state = CLAIM_NEW;
     claim->combine = claim->reentrant = claim->renew = claim->pinned = false;
     claim->unreachable = claim->doubt_told = claim->idle = false;
-    claim->unsent = claim->doubted = claim->fixed_end = false;
+    claim->unsent = claim->doubted = claim->fixed_end = claim->fixed = false;
     claim->offered = claim->impatient = claim->interested = false;
     claim->left_behind = claim->repeated = false;
     claim->requests = 0;

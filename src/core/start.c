@@ -107,8 +107,8 @@ static void fill_claim(struct claim *claim, const struct plan *plan,
         ticket->flags |= HF_TICKET_DETACHED;
     claim->ttl_ns = plan->ttl_ns;
     claim->max_hold_ns = plan->max_hold_ns;
-    claim->renew = plan->ttl_ns && !(plan->options->flags & HF_FIXED) &&
-                   plan->ttl_ns != plan->max_hold_ns;
+    claim->fixed = (plan->options->flags & HF_FIXED) != 0;
+    claim->renew = plan->ttl_ns && !claim->fixed && plan->ttl_ns != plan->max_hold_ns;
     claim->combine = mutex && plan->combine;
     claim->reentrant = want->kind == HF_REENTRANT;
     claim->owner = plan->owner;

@@ -92,6 +92,29 @@ START_TEST(the_most_ends_a_longer_lease)
 }
 END_TEST
 
+/* But it is renewed once it was given a shorter lease, unless that was to be fixed. */
+START_TEST(a_shorter_lease_than_the_most_is_renewed)
+{
+    hf_hold *hold = begin(20 * HOUR, 20 * HOUR, 0);
+    ck_assert_int_eq(hf_hold_extend(hold, 10 * HOUR, NULL), 0);
+    clock_pass(4 * HOUR);
+    EVENTUALLY(hf_hold_left_ms(hold) > 9 * HOUR);
+    ck_assert_int_eq(hf_hold_state(hold), HF_HELD);
+    clock_pass(16 * HOUR);
+    ck_assert_int_eq(hf_hold_state(hold), HF_LOST);
+    ck_assert_int_eq(hf_release(hold, NULL), HF_ELOST);
+    ck_assert_int_eq(take("thing", 20 * HOUR, 20 * HOUR, HF_FIXED, &hold), 0);
+    ck_assert_int_eq(hf_hold_extend(hold, 10 * HOUR, NULL), 0);
+    int before = renewals;
+    clock_pass(9 * HOUR);
+    ck_assert_int_eq(hf_hold_verify(hold, NULL), 0);
+    ck_assert_int_eq(renewals, before);
+    ck_assert_int_le(hf_hold_left_ms(hold), HOUR);
+    ck_assert_int_eq(hf_release(hold, NULL), 0);
+    hf_close(client);
+}
+END_TEST
+
 /* As above, for a hold that is taken over by its id. */
 START_TEST(the_most_ends_an_adopted_lease)
 {
@@ -472,11 +495,12 @@ START_TEST(left_during_a_renewal)
 END_TEST
 
 UNIT_MAIN("leases", the_drift_is_taken_off, the_most_ends_a_longer_lease,
-          the_most_ends_an_adopted_lease, an_expiring_permit_has_a_lease,
-          a_late_grant_of_several_is_no_grant, no_more_than_was_asked_for,
-          an_older_answer_does_not_verify, an_older_answer_does_not_extend,
-          a_look_does_not_extend, unreachable_is_not_uncertain,
-          gone_at_a_repeat_is_not_absent, late_answers_change_nothing,
-          an_event_after_the_release_is_dropped, doubt_is_told_once,
-          a_second_watch_is_told_too, a_waiter_of_a_lost_hold_is_renewed,
-          waiters_outlive_two_losses, left_during_a_renewal)
+          a_shorter_lease_than_the_most_is_renewed, the_most_ends_an_adopted_lease,
+          an_expiring_permit_has_a_lease, a_late_grant_of_several_is_no_grant,
+          no_more_than_was_asked_for, an_older_answer_does_not_verify,
+          an_older_answer_does_not_extend, a_look_does_not_extend,
+          unreachable_is_not_uncertain, gone_at_a_repeat_is_not_absent,
+          late_answers_change_nothing, an_event_after_the_release_is_dropped,
+          doubt_is_told_once, a_second_watch_is_told_too,
+          a_waiter_of_a_lost_hold_is_renewed, waiters_outlive_two_losses,
+          left_during_a_renewal)
