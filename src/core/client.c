@@ -105,6 +105,8 @@ static void name_program(hf_client *client, const char *program)
     if (!program || !program[0])
         program = program_invocation_short_name;
     size_t len = strnlen(program, sizeof(client->program) - 1);
+    while (len > 0 && ((unsigned char)program[len] & 0xc0) == 0x80)
+        len--; /* never cut inside a character */
     memcpy(client->program, program, len);
     client->program[len] = '\0';
 }
@@ -350,9 +352,9 @@ static void close_forked(hf_client *client)
     if (pthread_mutex_trylock(&client->lock) != 0)
         return;
     client->closing = true;
+    client->loop.sleeping = client->loop.use_timer_fd = false; /* the parent's */
     client->store->close(client->session, true);
     hf__list_init(&client->ops);
-    client->loop.sleeping = client->loop.use_timer_fd = false; /* the parent's */
     for (HF_EACH(link, &client->claims))
         part_from_holds(HF_CONTAINER(link, struct claim, all));
     free_claims(client);

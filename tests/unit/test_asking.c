@@ -92,5 +92,29 @@ START_TEST(findings_without_memory)
 }
 END_TEST
 
-UNIT_MAIN("asking", findings_without_memory, options_at_their_limits,
-          the_worst_finding_comes_first)
+/* The name of a program is cut where it is too long, but not inside a character. */
+START_TEST(a_program_is_cut_between_characters)
+{
+    char program[64];
+    hf_options options = HF_OPTIONS_INIT;
+    hf_client *client = NULL;
+    hf_hold *hold = NULL;
+    hf_report *report = NULL;
+    for (size_t before = 40; before < 50; before++) {
+        memset(program, 'p', sizeof program);
+        memcpy(program + before, "\xe6\x97\xa5", 4); /* one character */
+        options.program = program;
+        ck_assert_int_eq(hf_open("mem:program", &options, &client, NULL), 0);
+        ck_assert_int_eq(hf_lock(client, "thing", 0, &hold, NULL), 0);
+        ck_assert_int_eq(hf_inspect(client, "thing", false, &report, NULL), 0);
+        size_t len = strlen(hf_report_entry(report, 0)->program);
+        ck_assert(len == before || len == before + 3 || (before > 47 && len == 47));
+        hf_report_free(report);
+        ck_assert_int_eq(hf_release(hold, NULL), 0);
+        hf_close(client);
+    }
+}
+END_TEST
+
+UNIT_MAIN("asking", a_program_is_cut_between_characters, findings_without_memory,
+          options_at_their_limits, the_worst_finding_comes_first)
