@@ -16,6 +16,8 @@
  *     HF_EFORKED (hf_close just frees memory) and the parent's locks are not touched.
  *   - Callbacks run with no lock of ours held. Inside one, calls that may wait answer
  *     HF_ECALLBACK; hf_release() alone is allowed, because it must always work.
+ *   - A thread inside a call must not be cancelled (pthread_cancel): what it had begun
+ *     would be left half done, and others of the client wait for it.
  *   - Forever has to be spelt out: HF_FOREVER. A timeout of 0 tries once.
  *   - Do not delete files of a file: directory while somebody uses them.
  *
