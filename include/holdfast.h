@@ -295,8 +295,9 @@ typedef struct hf_acquire_options {
  * and handed back in reverse order if one cannot be had. `options` NULL tries once.
  * Errors: HF_EBUSY (tried once), HF_ETIMEOUT, HF_EINVAL (also two wants on one name),
  * HF_ENAME, HF_EMISMATCH, HF_EUNSUPPORTED, HF_EREFUSED, HF_EUNREACHABLE, HF_EUNCERTAIN,
- * HF_ELOST (granted, but the lease was over before we knew), HF_EFULL, HF_ESYSTEM,
- * HF_ENOMEM, HF_ECLOSED, HF_EFORKED, HF_ECALLBACK. After any of them nothing is held
+ * HF_ELOST (granted, but over before we knew: the lease, or one of several wants was
+ * taken away while others were waited for), HF_EFULL, HF_ESYSTEM, HF_ENOMEM,
+ * HF_ECLOSED, HF_EFORKED, HF_ECALLBACK. After any of them nothing is held
  * and nothing is queued; after HF_EUNCERTAIN the withdrawal goes on by itself.
  * The call ends at its deadline, and at most options.confirm_timeout_ms later if the
  * store then has to confirm the withdrawal. A try (timeout_ms 0) has the time of one

@@ -73,10 +73,24 @@ static void acquire_lost(struct hf_op *op)
     hf__acquire_undo(op, HF_ELOST);
 }
 
+/* What is known of it, if one of several was lost while others were waited for. */
+static void acquire_lost_one(struct hf_op *op)
+{
+    const char *why = NULL;
+    for (uint32_t i = 0; i < op->count && !why; i++)
+        why = op->claims[i]->lost_why;
+    if (!why) {
+        acquire_lost(op);
+        return;
+    }
+    hf__fail(&op->why, HF_ELOST, "lost while others were waited for: %s", why);
+    hf__acquire_undo(op, HF_ELOST);
+}
+
 static void acquire_done(struct hf_op *op)
 {
     if (op->count > 1 && !all_are_ours(op)) {
-        acquire_lost(op);
+        acquire_lost_one(op);
         return;
     }
     for (uint32_t i = 0; i < op->count; i++) {
@@ -98,6 +112,13 @@ static void acquire_done(struct hf_op *op)
 static bool is_of_another_length(const struct hf_op *op, const struct claim *claim)
 {
     return claim->combine && !claim->holders && op->ttl_ns != claim->ttl_ns;
+}
+
+/* While others are waited for, what is held already may be taken away by force. */
+static void watch_what_is_held(const struct hf_op *op)
+{
+    for (uint32_t i = 0; i < op->at; i++)
+        hf__claim_interest(op->claims[i]);
 }
 
 /* Looks at the claim the op waits for and goes as far as it can. */
@@ -163,6 +184,7 @@ void hf__acquire_advance(struct hf_op *op)
             hf__acquire_undo(op, op->why.code);
             return;
         default:
+            watch_what_is_held(op);
             return;
         }
     }

@@ -8,6 +8,7 @@
 #include "unit.h"
 
 #include <holdfast.h>
+#include <string.h>
 
 START_TEST(evicted_is_not_handed_on)
 {
@@ -36,4 +37,41 @@ START_TEST(evicted_is_not_handed_on)
 }
 END_TEST
 
-UNIT_MAIN("handoff", evicted_is_not_handed_on)
+/* The first of two names is evicted, and taken by somebody else, while the second one is
+ * waited for: both are granted to nobody, and a look at the first says who has it. */
+START_TEST(evicted_while_the_next_is_waited_for)
+{
+    hf_options by_hand = HF_OPTIONS_INIT;
+    hf_acquire_options patient = HF_ACQUIRE_OPTIONS_INIT;
+    hf_want both[] = { hf_mutex("a"), hf_mutex("b") };
+    hf_client *client, *other;
+    hf_hold *a, *b, *none = NULL;
+    hf_report *report = NULL;
+    hf_error why;
+    hf_op *op;
+    by_hand.driver = HF_DRIVER_USER;
+    patient.timeout_ms = HF_FOREVER;
+    ck_assert_int_eq(hf_open("mem:handoff", &by_hand, &client, NULL), 0);
+    ck_assert_int_eq(hf_open("mem:handoff", NULL, &other, NULL), 0);
+    ck_assert_int_eq(hf_lock(other, "b", 0, &b, NULL), 0);
+    ck_assert_int_eq(hf_acquire_async(client, both, 2, &patient, NULL, NULL, &op, NULL),
+                     0);
+    ck_assert_int_eq(hf_inspect(other, "a", false, &report, NULL), 0);
+    ck_assert_uint_eq(hf_report_count(report), 1);
+    ck_assert_int_eq(hf_evict(other, "a", hf_report_entry(report, 0)->token, NULL), 0);
+    hf_report_free(report);
+    ck_assert_int_eq(hf_lock(other, "a", 0, &a, NULL), 0);
+    ck_assert_int_eq(hf_release(b, NULL), 0);
+    ck_assert_int_eq(hf_op_wait(op, HF_FOREVER, &none, &why), HF_ELOST);
+    ck_assert_ptr_nonnull(strstr(why.text, "evicted"));
+    hf_op_free(op);
+    ck_assert_int_eq(hf_hold_verify(a, NULL), 0);
+    ck_assert_int_eq(hf_release(a, NULL), 0);
+    ck_assert_int_eq(hf_lock(other, "b", 0, &b, NULL), 0);
+    ck_assert_int_eq(hf_release(b, NULL), 0);
+    hf_close(other);
+    hf_close(client);
+}
+END_TEST
+
+UNIT_MAIN("handoff", evicted_is_not_handed_on, evicted_while_the_next_is_waited_for)
