@@ -173,6 +173,21 @@ static const char *secret_begin(const char *url, const char *at)
     return start;
 }
 
+/* The same without an '@': what stands where the port belongs and is none. The host may
+ * have been forgotten. */
+static const char *no_port(const char *url, const char **ret_end)
+{
+    const char *host = strstr(url, "://"), *port;
+
+    if (!host || host[3] == '[') /* an address has colons of its own */
+        return NULL;
+    port = host + 3 + strcspn(host + 3, ":/?#");
+    if (*port != ':' || strchr(",/?#", port[1 + strspn(port + 1, "0123456789")]))
+        return NULL;
+    *ret_end = port + strcspn(port, "?");
+    return port + 1;
+}
+
 /* The options of a URL, with the values of those that sound like a secret hidden. */
 static size_t put_options(const char *text, char *buffer, size_t size)
 {
@@ -198,13 +213,14 @@ static size_t put_options(const char *text, char *buffer, size_t size)
 
 void url_without_secrets(const char *url, char *buffer, size_t size)
 {
-    const char *at = strrchr(url, '@'), *secret = at ? secret_begin(url, at) : NULL;
-    const char *rest = secret ? at : url;
+    const char *at = strrchr(url, '@'), *rest = at;
+    const char *secret = at ? secret_begin(url, at) : no_port(url, &rest);
     size_t used = 0, plain;
 
-    if (secret && memchr(url, '?', (size_t)(at - url)))
+    if (!secret)
+        rest = url;
+    else if (at && memchr(url, '?', (size_t)(at - url)))
         rest = at + strlen(at); /* the '@' may be in the middle of an option */
-
     if (secret)
         used = (size_t)snprintf(buffer, size, "%.*s***", (int)(secret - url), url);
     if (used + 4 >= size) {

@@ -253,7 +253,8 @@ def test_secrets(place):
                 "redis:///me:hunter2@h", "redis://me:hunter2:x@127.0.0.1:1",
                 "redis://me:12?hunter2@h", "redis://me:12?x&hunter2=1@h",
                 "redis://127.0.0.1:1?pasword=hunter2",
-                "redis://127.0.0.1:1?password=x@hunter2"]:
+                "redis://127.0.0.1:1?password=x@hunter2", "redis://:hunter2",
+                "redis://me:hunter2/0", "redis://me:hunter2?db=1"]:
         for words in [["--url", url], []]:
             result = holdfast("run", "-v", "-w", "100ms", *words, "x", "--", "true",
                               url=url)
@@ -266,6 +267,8 @@ def test_secrets(place):
            f"a URL where none belongs: {result.stderr.strip()}")
     result = holdfast("ls", url="file:/no/user@host/x")
     ok("file:/no/user@host/x" in result.stderr, "a path may have an @ in it", result)
+    result = holdfast("ls", url="redis://127.0.0.1:1/0?db=x")
+    ok("redis://127.0.0.1:1/0?db=x" in result.stderr, "a port is no password", result)
 
 
 def test_durations(place):
