@@ -248,7 +248,8 @@ static void call_watch(hf_client *client, struct hold_watch *watch)
         hf__hold_fail_lost(copy.hold, &why);
     pthread_mutex_unlock(&client->lock);
     calling_back = &here;
-    copy.callback(copy.user, handle, event, event == HF_EVENT_LOST ? &why : NULL);
+    if (hf__hold_peek(handle)) /* not released meanwhile */
+        copy.callback(copy.user, handle, event, event == HF_EVENT_LOST ? &why : NULL);
     calling_back = here.outer;
     pthread_mutex_lock(&client->lock);
 }

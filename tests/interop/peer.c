@@ -396,13 +396,15 @@ int main(int argc, char **argv)
 {
     char line[1024];
     hf_error why;
+    hf_options options = HF_OPTIONS_INIT;
 
     if (argc != 2) {
         fprintf(stderr, "usage: %s URL\n", argv[0]);
         return 2;
     }
     setvbuf(stdout, NULL, _IOLBF, 0);
-    if (hf_open(argv[1], NULL, &client, &why) != 0) {
+    options.confirm_timeout_ms = 15000; /* a slow server is no row's subject */
+    if (hf_open(argv[1], &options, &client, &why) != 0) {
         printf("%s %s\n", hf_error_name(why.code), why.text);
         return 2;
     }
