@@ -280,6 +280,36 @@ static void damaged_id_is_refused(struct env *e)
     let_go(adopted);
 }
 
+/* Of another kind, or of more permits, it names no hold; or it is held as it was. */
+static void damaged_kind_holds_no_less(struct env *e)
+{
+    char id[HF_ID_MAX], damaged[HF_ID_MAX + 32];
+    hf_acquire_options options = adopt_options(0);
+    hf_client *a = client_open(e);
+    hf_client *b = client_open(e);
+    for (int kind = HF_MUTEX; kind <= HF_EXPIRING; kind++) {
+        hf_hold *hold = held(e, a, .ttl = TTL, .flags = HF_DETACHED);
+        hf_hold *adopted = NULL;
+        CHECK_RC(hf_hold_id(hold, 0, id, sizeof id, NULL), 0);
+        const char *rest = strchr(id, '.') + 1;
+        for (int i = 0; i < 2; i++)
+            rest = strchr(rest, '.') + 1; /* kind, permits, limit, name */
+        int name = 0, count = (int)(rest - id);
+        CHECK_EQ(sscanf(rest, "%*d.%*u.%*u.%n", &name), 0);
+        snprintf(damaged, sizeof damaged, "%.*s%d.3.7.%s", count, id, kind, rest + name);
+        int rc = hf_adopt(b, damaged, &options, &adopted, NULL);
+        CHECK(rc == 0 || rc == HF_ENOENT || rc == HF_EINVAL);
+        hf_hold *holder = rc == 0 ? adopted : hold;
+        CHECK_RC(hf_hold_verify(holder, NULL), 0);
+        CHECK_BUSY(e, a, .rival = true, .who = 2);
+        CHECK_RC(hf_hold_verify(holder, NULL), 0);
+        if (rc == 0)
+            CHECK_RC(hf_release(hold, NULL), HF_ELOST);
+        let_go(holder);
+        check_free(e);
+    }
+}
+
 /* The hold moved and no answer came: it is not left to nobody. */
 static void unheard_adoption_leaves_nothing(struct env *e)
 {
@@ -398,6 +428,7 @@ const struct scenario scenarios_adopt[] = {
     { "waiter-gets-detached", LOCKS, DETACH | HF_CAP_INSPECT, 0, waiter_gets_detached },
     { "left-by-one-of-two", REENTRANT, DETACH, 0, left_by_one_of_two },
     { "damaged-id-is-refused", SINGLES, DETACH, 0, damaged_id_is_refused },
+    { "damaged-kind-holds-no-less", SINGLES, DETACH, 0, damaged_kind_holds_no_less },
     { "unheard-adoption-leaves-nothing", SINGLES, DETACH | NEED_FAULT, 0,
       unheard_adoption_leaves_nothing },
     { "close-beside-adoption", SINGLES, DETACH, 0, close_beside_adoption },

@@ -141,6 +141,24 @@ def adopt(w, keys, kind, take, leave):
     adopt_of_lost(w, keys, kind, take)
 
 
+def case_adopt_another_kind(w):
+    """A damaged id: nothing of the kind that it says is held."""
+    takes = {"m": w.take, "f": w.take, "r": w.take_rw, "w": w.take_rw,
+             "p": w.take_count, "e": w.take_count}
+    keys = {"m": w.mutex_keys(), "f": w.mutex_keys(), "r": w.rw_keys(), "w": w.rw_keys(),
+            "p": w.count_keys("p"), "e": w.count_keys("e")}
+    for kind, take in takes.items():
+        token = take(1, kind)[1]
+        before = w.hash(w.info), w.redis("TYPE", w.name), w.redis("PTTL", w.name)
+        for other in takes.keys() - kind:
+            assert w.adopt(keys[other], 1, 2, other, token, ttl=90000) is None, other
+        after = w.hash(w.info), w.redis("TYPE", w.name), w.redis("PTTL", w.name)
+        assert before[:2] == after[:2] and after[2] <= before[2] and w.heard() == []
+        assert w.adopt(keys[kind], 1, 2, kind, token)[0] == token
+        w.redis("FLUSHALL")
+        w.heard()
+
+
 def adopt_of_lost(w, keys, kind, take):
     """A repeat after the hold is gone says so, whatever INFO remembers."""
     token = take(1)[1]

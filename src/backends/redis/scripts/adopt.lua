@@ -8,7 +8,7 @@
 -- ARGV  old owner, token, then as the kind's take: owner, ttl ms, reserve, inbox, slot,
 --       details, flags, kind (s: layout simple)
 -- reply {token, span, ttl ms, server ms}, or nil if the old owner does not hold it, or
---       not under that token
+--       not as that kind, or not under that token
 
 K.name, K.info, K.zset = KEYS[1], KEYS[3], KEYS[6]
 local old, token, new, ttl, _, inbox, slot, details, _, kind = unpack(ARGV)
@@ -94,7 +94,8 @@ if from == old then
     r = record_read(call('HGET', K.info, old))
 end
 local number, first = tonumber(token), r and tonumber(r.token)
-if not r or r.state ~= 'h' or number < first or number >= first + tonumber(r.span)
+local same = r and r.state == 'h' and r.kind == (kind == 's' and 'm' or kind)
+if not same or number < first or number >= first + tonumber(r.span)
     or not move[kind](from, new) then
     return false
 end
