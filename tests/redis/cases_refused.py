@@ -189,17 +189,28 @@ def case_adopt(w):
             token = take(1, kind)[1]
             reply = refusal.ask(command, w.adopt, keys[kind], 1, 2, kind, token)
             bounded(w, command)
+            if reply is None:
+                assert w.renew((kind, 1, 0)) == [1], f"-{command}: moved, and not told"
             return reply
 
         each(w, test)
 
 
 def case_downgrade(w):
+    """What is refused has not happened: the caller goes on as a writer."""
     def test(refusal, command):
         w.take_rw(1, "w")
+        w.take_rw(2, "r")
         reply = refusal.ask(command, w.downgrade, 1)
         bounded(w, command)
-        assert w.redis("EXISTS", w.name) == 1
+        told(w, command, lambda n: owner(n) in w.hash(w.name))
+        fields = w.hash(w.name)
+        if reply != 1:
+            assert fields["mode"] == "write" and owner(1) + ":write" in fields, command
+            assert owner(2) not in fields, command
+        else:
+            assert fields["mode"] == "read" and owner(1) in fields, command
+            assert w.renew(("r", 1, 0)) == [1], command
         return reply
 
     each(w, test)

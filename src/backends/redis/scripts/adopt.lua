@@ -63,7 +63,7 @@ function move.r(from, to)
     call('HSET', K.name, to, 1)
     if from ~= to then
         call('HDEL', K.name, from)
-        call('DEL', reader_key(from))
+        redis.pcall('DEL', reader_key(from))
     end
     return true
 end
@@ -95,18 +95,22 @@ if from == old then
 end
 local number, first = tonumber(token), r and tonumber(r.token)
 local same = r and r.state == 'h' and r.kind == (kind == 's' and 'm' or kind)
-if not same or number < first or number >= first + tonumber(r.span)
-    or not move[kind](from, new) then
+if not same or number < first or number >= first + tonumber(r.span) then
+    return false
+end
+-- What may be refused comes before the move, and does not hinder it afterwards: the
+-- adopter is told of it in any case.
+if kind ~= 'p' and kind ~= 'e' then
+    keep(K.info, ttl)
+end
+if not move[kind](from, new) then
     return false
 end
 if from == old then
-    push(r, 'l', old)
-    call('HDEL', K.info, old)
+    pcall(push, r, 'l', old)
+    redis.pcall('HDEL', K.info, old)
 end
 r.token, r.span, r.ttl = token, '1', ttl
 r.inbox, r.slot, r.details = inbox, slot, details
 call('HSET', K.info, new, record_write(r))
-if kind ~= 'p' and kind ~= 'e' then
-    keep(K.info, ttl)
-end
 return { number, 1, tonumber(ttl), now }

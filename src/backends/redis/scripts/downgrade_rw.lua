@@ -15,16 +15,18 @@ if redis.pcall('HEXISTS', K.name, me .. ':write') ~= 1 then
 end
 clock()
 local r = record_read(call('HGET', K.info, me))
--- The lease first: if that is refused the writer stays what it is.
+-- The lease first, and the mode last of all that may be refused (by an ACL): until then
+-- the writer stays what it is. After that the answer is 1, whatever hinders the others.
 call('SET', reader_key(me), 1, 'PX', ttl)
 keep(K.name, ttl)
-call('HSET', K.name, 'mode', 'read', me, 1)
+call('HSET', K.name, me, 1)
 call('HDEL', K.name, me .. ':write')
+call('HSET', K.name, 'mode', 'read')
 if r then
     r.kind, r.ttl = 'r', ttl
     call('HSET', K.info, me, record_write(r))
 end
 mode = 'read'
-drain(rw_fits, rw_own)
-call('PUBLISH', K.channel, '1')
+pcall(drain, rw_fits, rw_own)
+redis.pcall('PUBLISH', K.channel, '1')
 return 1
