@@ -308,6 +308,16 @@ static bool needs_leaving(const struct claim *claim)
     return held && !(known && claim->ticket.flags & HF_TICKET_DETACHED);
 }
 
+static void await_claims(hf_client *client, struct hf_op *op)
+{
+    hf__list_push_back(&client->ops, &op->all);
+    if (--op->pending != 0 && hf__loop_ensure(&client->loop, NULL) == 0) {
+        hf__op_timer(op, client->host.close_by_ns);
+        hf__op_await(op, HF_NEVER);
+    }
+    hf__op_finish(op, 0);
+}
+
 /* Gives up what is held and waits a while for the store to confirm. */
 static void end_claims(hf_client *client)
 {
@@ -331,12 +341,24 @@ static void end_claims(hf_client *client)
             op.pending++;
         }
     }
-    hf__list_push_back(&client->ops, &op.all);
-    if (--op.pending != 0 && hf__loop_ensure(&client->loop, NULL) == 0) {
-        hf__op_timer(&op, client->host.close_by_ns);
-        hf__op_await(&op, HF_NEVER);
+    await_claims(client, &op);
+}
+
+/* What those who were inside gave up since: adoptions whose answer never came. */
+static void end_late_claims(hf_client *client)
+{
+    struct hf_op op;
+    hf__op_init(&op, client, OP_RELEASE);
+    op.pending = 1;
+    op.reserved = hf__loop_reserve(&client->loop) == 0;
+    for (HF_EACH(link, &client->claims)) {
+        struct claim *claim = HF_CONTAINER(link, struct claim, all);
+        if (claim->state != CLAIM_LEAVING || claim->leaver)
+            continue;
+        claim->leaver = &op;
+        op.pending++;
     }
-    hf__op_finish(&op, 0);
+    await_claims(client, &op);
 }
 
 static void free_claims(hf_client *client)
@@ -384,6 +406,8 @@ void hf__client_close(hf_client *handle)
     hf__settle(client);
     while (client->inside > 0)
         pthread_cond_wait(&client->emptied, &client->lock);
+    end_late_claims(client);
+    hf__settle(client);
     hf__stop_thread(client);
     hf__run_calls(client);
     client->store->close(client->session, false);

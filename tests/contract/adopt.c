@@ -327,6 +327,41 @@ static void unheard_adoption_leaves_nothing(struct env *e)
     CHECK_RC(hf_release(hold, NULL), HF_ELOST);
 }
 
+struct adoption {
+    hf_client *client;
+    const char *id;
+};
+
+static void *adopt_and_be_closed(void *arg)
+{
+    const struct adoption *adoption = arg;
+    hf_acquire_options options = adopt_options(HF_DETACHED);
+    hf_hold *adopted = NULL;
+    CHECK_RC(hf_adopt(adoption->client, adoption->id, &options, &adopted, NULL),
+             HF_ECLOSED);
+    return NULL;
+}
+
+/* The same, and the client is closed meanwhile: nobody has the hold that it detached. */
+static void closed_adoption_leaves_nothing(struct env *e)
+{
+    char id[HF_ID_MAX];
+    pthread_t thread;
+    hf_client *a = client_open(e);
+    hf_client *b = client_open(e);
+    hf_hold *hold = held(e, a, .ttl = TTL, .flags = HF_DETACHED);
+    struct adoption adoption = { b, id };
+    CHECK_RC(hf_hold_id(hold, 0, id, sizeof id, NULL), 0);
+    fault_lose(HF_FAULT_ASK, 1, HF_FAULT_ALWAYS);
+    CHECK_EQ(pthread_create(&thread, NULL, adopt_and_be_closed, &adoption), 0);
+    EVENTUALLY(hf_hold_verify(hold, NULL) == HF_ELOST); /* it has moved */
+    client_close(e, b);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    fault_none();
+    let_go(held(e, a, .rival = true, .who = 2, .timeout = TTL / 2));
+    CHECK_RC(hf_release(hold, NULL), HF_ELOST);
+}
+
 /* A client is closed while another one takes its hold over. */
 static void *close_run(void *client)
 {
@@ -431,6 +466,8 @@ const struct scenario scenarios_adopt[] = {
     { "damaged-kind-holds-no-less", SINGLES, DETACH, 0, damaged_kind_holds_no_less },
     { "unheard-adoption-leaves-nothing", SINGLES, DETACH | NEED_FAULT, 0,
       unheard_adoption_leaves_nothing },
+    { "closed-adoption-leaves-nothing", SINGLES, DETACH | NEED_FAULT, 0,
+      closed_adoption_leaves_nothing },
     { "close-beside-adoption", SINGLES, DETACH, 0, close_beside_adoption },
     { "adopt-in-another-process", SINGLES, PROCESS, 0, adopt_in_another_process },
     { "detached-outlives-process", LOCKS, PROCESS, CLOCK, detached_outlives_process },
