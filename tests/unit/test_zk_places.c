@@ -92,6 +92,19 @@ START_TEST(a_waiter_whose_node_is_deleted)
 }
 END_TEST
 
+/* The same, and nobody is left in the queue: that is no grant, either. */
+START_TEST(deleted_from_a_queue_that_is_empty)
+{
+    play_begin(HF_MUTEX);
+    wait_for_it();
+    peer_event(&peer, ZK_DELETED, FOLDER "/a-lock-0000000003");
+    answer_list(asked(ZK_OPCODE_CHILDREN2, FOLDER), (const char *const[]){ NULL });
+    entry_asked("lock-");
+    ck_assert(fake_quiet(&stage.host));
+    play_end();
+}
+END_TEST
+
 /* The same, and the folder has gone with it. */
 START_TEST(a_waiter_whose_folder_is_deleted)
 {
@@ -119,6 +132,20 @@ START_TEST(the_same_client_again)
     ck_assert(fake_quiet(&stage.host));
     LIST(entry.list, own("lock-", "0000000005"), "b-lock-0000000003");
     expect(FAKE_QUEUED);
+    play_end();
+}
+END_TEST
+
+/* The first node of a folder, by its number, and still it lists. */
+START_TEST(the_first_number_is_no_grant)
+{
+    play_begin(HF_MUTEX);
+    fake_attempt(&stage.host, &ticket);
+    struct entry entry = entry_asked("lock-");
+    answer_create(entry.create, "lock-", "0000000000", 77);
+    ck_assert(fake_quiet(&stage.host));
+    LIST(entry.list, own("lock-", "0000000000"));
+    ck_assert_uint_eq(fake_expect_grant(&stage.host, &ticket), 77);
     play_end();
 }
 END_TEST
@@ -177,6 +204,27 @@ START_TEST(data_that_we_may_not_read)
     peer_event(&peer, ZK_DELETED, FOLDER "/a-lock-0000000003");
     LIST(asked(ZK_OPCODE_CHILDREN2, FOLDER), own("lock-", "0000000004"));
     fake_expect_grant(&stage.host, &ticket);
+    play_end();
+}
+END_TEST
+
+/* And the node has gone by the time that we look whether it is there. */
+START_TEST(gone_where_we_may_not_read)
+{
+    play_begin(HF_MUTEX);
+    fake_attempt(&stage.host, &ticket);
+    struct entry entry = entry_asked("lock-");
+    answer_create(entry.create, "lock-", "0000000004", 77);
+    LIST(entry.list, own("lock-", "0000000004"), "a-lock-0000000003");
+    expect(FAKE_QUEUED);
+    peer_reply(&peer, asked(ZK_OPCODE_GET, FOLDER "/a-lock-0000000003"), 9, ZK_NOAUTH);
+    peer_reply(&peer, asked(ZK_OPCODE_EXISTS, FOLDER "/a-lock-0000000003"), 9,
+               ZK_NONODE);
+    peer_reply(&peer, asked(ZK_OPCODE_UNWATCH, FOLDER "/a-lock-0000000003"), 9, 0);
+    int32_t xid = asked(ZK_OPCODE_CHILDREN2, FOLDER);
+    ck_assert(fake_quiet(&stage.host));
+    LIST(xid, own("lock-", "0000000004"));
+    ck_assert_uint_eq(fake_expect_grant(&stage.host, &ticket), 77);
     play_end();
 }
 END_TEST
@@ -529,9 +577,10 @@ END_TEST
 
 UNIT_MAIN("zk_places", alone_waits_once, attempts_are_repeated,
           the_next_one_lists_first, a_change_is_no_end, a_waiter_whose_node_is_deleted,
-          a_waiter_whose_folder_is_deleted, the_same_client_again,
+          deleted_from_a_queue_that_is_empty, a_waiter_whose_folder_is_deleted,
+          the_same_client_again, the_first_number_is_no_grant,
           others_before_us_are_looked_at_again, a_writer_behind_a_writer_looks,
-          data_that_we_may_not_read, parents_are_made, parents_that_are_refused,
+          data_that_we_may_not_read, gone_where_we_may_not_read, parents_are_made, parents_that_are_refused,
           numbers_that_wrapped, another_kind_was_first, a_try_leaves_nothing,
           a_lost_create_is_found, a_lost_create_was_not_done,
           a_transaction_that_is_none, a_node_of_another_session,
