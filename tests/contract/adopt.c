@@ -254,30 +254,37 @@ static void left_by_one_of_two(struct env *e)
 }
 
 /* What an id says is checked: no token but the one that was granted. */
-static void damaged_id_is_refused(struct env *e)
+static void damaged_id_of(hf_client *other, hf_hold *hold, uint64_t beyond)
 {
     char id[HF_ID_MAX], damaged[HF_ID_MAX + 32];
     hf_acquire_options options = adopt_options(0);
-    hf_client *a = client_open(e);
-    hf_client *b = client_open(e);
-    hf_hold *hold = held(e, a, .ttl = TTL, .flags = HF_DETACHED);
     hf_hold *adopted = NULL;
     CHECK_RC(hf_hold_id(hold, 0, id, sizeof id, NULL), 0);
     char *token = strchr(strchr(id, '.') + 1, '.') + 1;
     const char *rest = strchr(token, '.');
     const uint64_t right = hf_hold_token(hold, 0);
-    const uint64_t wrong[] = { UINT64_MAX, right + 1, right - 1, 0 };
+    const uint64_t wrong[] = { UINT64_MAX, right + beyond, right - 1, 0 };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         snprintf(damaged, sizeof damaged, "%.*s%llu%s", (int)(token - id), id,
                  (unsigned long long)wrong[i], rest);
-        int rc = hf_adopt(b, damaged, &options, &adopted, NULL);
+        int rc = hf_adopt(other, damaged, &options, &adopted, NULL);
         CHECK(rc == HF_ENOENT || rc == HF_EINVAL);
         CHECK_RC(hf_hold_verify(hold, NULL), 0);
     }
-    CHECK_RC(hf_adopt(b, id, &options, &adopted, NULL), 0);
-    CHECK_EQ(hf_hold_token(adopted, 0), hf_hold_token(hold, 0));
+    CHECK_RC(hf_adopt(other, id, &options, &adopted, NULL), 0);
+    CHECK_EQ(hf_hold_token(adopted, 0), right);
     CHECK_RC(hf_release(hold, NULL), HF_ELOST);
     let_go(adopted);
+}
+
+/* A store may keep a hold that asks for nothing in a way of its own; and a client may
+ * have a block of numbers for it. */
+static void damaged_id_is_refused(struct env *e)
+{
+    hf_client *a = client_open(e);
+    hf_client *b = client_open(e);
+    damaged_id_of(b, held(e, a, .ttl = TTL, .flags = HF_DETACHED), 1);
+    damaged_id_of(b, held(e, a), 100000);
 }
 
 /* Of another kind, or of more permits, it names no hold; or it is held as it was. */
