@@ -186,6 +186,32 @@ class Mute:
                     (server if end is client else client).sendall(data)
 
 
+class Deaf(Mute):
+    """Passes all on that clients say, and of each connection no answer any more from its
+    first script on."""
+
+    def carry(self):
+        while True:
+            client, server = self.listener.accept()[0], socket.socket(socket.AF_UNIX)
+            server.connect(self.server.socket)
+            threading.Thread(target=self.deafen, args=(client, server), daemon=True).start()
+
+    def deafen(self, client, server):
+        deaf = False
+        while True:
+            for end in select.select([client, server], [], [])[0]:
+                data = end.recv(65536)
+                if not data:
+                    client.close()
+                    server.close()
+                    return
+                deaf = deaf or (end is client and b"EVALSHA" in data)
+                if end is client:
+                    server.sendall(data)
+                elif not deaf:
+                    client.sendall(data)
+
+
 def test_silent_look():
     """It is busy, and the server falls silent before it says who has it: the message
     goes without."""
@@ -203,6 +229,25 @@ def test_silent_look():
                f"{words[0]}: busy is said at once", (took, mute.scripts, result))
             mute.listener.close()
             os.unlink(server.socket + ".mute")
+
+
+def test_unheard_extend():
+    """The lock moves to a new id that nobody ever hears of: it is given up."""
+    with redis() as server:
+        held = json.loads(holdfast("acquire", "w", "--ttl", "1h", "--json",
+                                   url=server.url).stdout)
+        held = json.loads(holdfast("extend", held["id"], "--ttl", "1h", "--json",
+                                   url=server.url).stdout)
+        holdfast("run", "x", "--", "true", url=server.url)  # it knows the scripts now
+        deaf = Deaf(server)
+        result = holdfast("extend", held["id"], "--ttl", "1h",
+                          url=deaf.url + "?timeout=200ms")
+        comment(result.stderr)
+        ok(result.returncode != 0 and not result.stdout, "extend: no answer, no id", result)
+        wait_for(lambda: holdfast("run", "-n", "w", "--", "true",
+                                  url=server.url).returncode == 0, "a lock that is free")
+        ok(holdfast("release", held["id"], url=server.url).returncode == 78,
+           "and the old id has lost it")
 
 
 def test_withdrawn():
@@ -225,6 +270,7 @@ def main():
         test_terminal(how)
     test_opening()
     test_silent_look()
+    test_unheard_extend()
     test_withdrawn()
     done()
 

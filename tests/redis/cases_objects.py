@@ -282,6 +282,13 @@ def case_simple_window_none(w):
     w.simple_leave(1)
     assert w.redis("GET", w.name) == "%032x" % 2
     w.simple_take(3)
+    w.redis("HSET", w.info, "#shut", w.ms() + 3600000)
+    w.simple_leave(2)
+    assert w.redis("GET", w.name) == "%032x" % 3
+    assert int(w.redis("HGET", w.info, "#shut")) <= w.ms()  # it counts from now
+    w.simple_take(2)
+    w.simple_leave(3)
+    w.simple_take(3)
     simple_shut(w)
     w.simple_leave(2)
     assert w.redis("EXISTS", w.name) == 0

@@ -231,6 +231,8 @@ START_TEST(downgrades)
                      0);
     ck_assert_int_eq(said(&request, "downgrade_rw *", ":0\r\n"), HF_ELOST);
     ck_assert_int_eq(said(&request, "downgrade_rw *", "_\r\n"), HF_ECORRUPT);
+    ticket.ttl_ns = 999999; /* 0 ms would be no lease */
+    ck_assert_int_eq(said(&request, "downgrade_rw * *-*:1 1", ":1\r\n"), 0);
     peer_close();
 }
 END_TEST
