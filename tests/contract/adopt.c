@@ -303,7 +303,8 @@ static void damaged_kind_holds_no_less(struct env *e)
             rest = strchr(rest, '.') + 1; /* kind, permits, limit, name */
         int name = 0, count = (int)(rest - id);
         CHECK_EQ(sscanf(rest, "%*d.%*u.%*u.%n", &name), 0);
-        snprintf(damaged, sizeof damaged, "%.*s%d.3.7.%s", count, id, kind, rest + name);
+        snprintf(damaged, sizeof damaged, "%.*s%d.3.7.%s", count, id, kind,
+                 rest + name);
         int rc = hf_adopt(b, damaged, &options, &adopted, NULL);
         CHECK(rc == 0 || rc == HF_ENOENT || rc == HF_EINVAL);
         hf_hold *holder = rc == 0 ? adopted : hold;
