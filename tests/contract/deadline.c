@@ -128,7 +128,9 @@ static void *timeout_passes(void *arg)
 }
 
 /* The client tries, and then releases, once in each way; the store is silent. Each has
- * one request timeout in all, not one for each time that it is asked again. */
+ * one request timeout in all, not one for each time that it is asked again. What a try
+ * may have taken is given back at its end, which the store confirms at once: then
+ * nothing is uncertain. A slow server may need longer. */
 static void silence_lasts_one_timeout(struct env *e)
 {
     hf_client *client = patient_client(e);
@@ -141,7 +143,7 @@ static void silence_lasts_one_timeout(struct env *e)
     CHECK_EQ(pthread_create(&thread, NULL, timeout_passes, &attempt), 0);
     int64_t began = now_ms();
     int rc = take(e, client, &none);
-    CHECK(rc == HF_EUNREACHABLE || rc == HF_EUNCERTAIN);
+    CHECK(rc == HF_EUNREACHABLE || (rc == HF_EUNCERTAIN && e->store->prepare));
     CHECK(now_ms() - began < BOUND_MS);
     pthread_join(thread, NULL);
     fault_none();

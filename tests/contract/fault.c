@@ -203,13 +203,18 @@ static void lost_downgrade(struct env *e)
 
 /* ---- Cannot ---------------------------------------------------------------------- */
 
+/* What was never sent need not be taken back: that this fails, too, changes nothing. */
 static void unreachable_says_so(struct env *e)
 {
+    static const struct hf_fault faults[] = {
+        { HF_FAULT_ATTEMPT, HF_FAULT_FAIL_BEFORE, 1, HF_FAULT_ALWAYS, 0 },
+        { HF_FAULT_WITHDRAW, HF_FAULT_FAIL_BEFORE, 1, HF_FAULT_ALWAYS, 0 },
+    };
     hf_client *watcher = client_open(e);
     hf_client *client = hasty_client(e);
     hf_hold *hold = NULL;
     ballast_ensure(e, THING);
-    fault_plan(HF_FAULT_ATTEMPT, HF_FAULT_FAIL_BEFORE, 1, HF_FAULT_ALWAYS, 0);
+    hf__fault_plan(faults, 2);
     CHECK_RC(take(e, client, &hold), HF_EUNREACHABLE);
     int rc = take(e, client, &hold, .timeout = 100);
     CHECK(rc == HF_EUNREACHABLE || rc == HF_ETIMEOUT);
