@@ -10,6 +10,7 @@
 #include <stdio.h>
 
 #define NEVER_MS 600000
+#define CLOSE_MS 20000 /* that hf_close() may take, and does not */
 
 /* One that is driven by hand, so that nothing is read before the case says so. */
 static hf_client *driven(const char *more)
@@ -19,6 +20,7 @@ static hf_client *driven(const char *more)
     hf_options options = HF_OPTIONS_INIT;
     options.driver = HF_DRIVER_USER;
     options.request_timeout_ms = NEVER_MS;
+    options.close_timeout_ms = CLOSE_MS;
     snprintf(url, sizeof url, "redis+unix://%s?protocol=%d&timeout=%dms%s",
              world.server.socket, world.protocol, NEVER_MS, more);
     CHECK_RC(hf_open(url, &options, &client, NULL), 0);
@@ -43,6 +45,40 @@ static void cancelled(const char *more, const hf_want *want, int code)
         hf_op_free(op);
     }
     hf_close(client);
+}
+
+/* The same, and the client is closed instead: it waits for the answer to the withdrawal,
+ * and not for as long as it may. */
+static void closed(const char *more, const hf_want *want)
+{
+    hf_op *op = NULL;
+    hf_acquire_options how = HF_ACQUIRE_OPTIONS_INIT;
+    hf_client *client = driven(more);
+    CHECK_RC(hf_acquire_async(client, want, 1, &how, NULL, NULL, &op, NULL), 0);
+    EVENTUALLY(hf_op_done(op))
+    hf_dispatch(client, NULL);
+    hf_op_free(op);
+    CHECK_RC(hf_acquire_async(client, want, 1, &how, NULL, NULL, &op, NULL), 0);
+    int64_t since = real_ms();
+    hf_close(client);
+    CHECK(real_ms() - since < CLOSE_MS / 2);
+    CHECK_RC(hf_op_wait(op, 0, &(hf_hold *){ NULL }, NULL), HF_ECLOSED);
+    hf_op_free(op);
+}
+
+static void closed_when_busy(void)
+{
+    hf_want want = hf_mutex("taken"), plain = hf_mutex("simple");
+    world_start(NULL);
+    CHECK(rival_try("taken"));
+    raw_say(world.raw, "SET simple rival");
+    closed("", &want);
+    closed("&layout=simple", &plain);
+    closed("&layout=simple&script=off", &plain);
+    rival_release("taken");
+    raw_say(world.raw, "DEL simple");
+    check_nothing_left(0);
+    report("closed, and busy is on its way", 0, "HF_ECLOSED");
 }
 
 static void cancelled_when_busy(void)
@@ -110,5 +146,6 @@ const struct fault_case ending_cases[] = {
     { "cancelled-when-busy", cancelled_when_busy },
     { "cancelled-when-refused", cancelled_when_refused },
     { "cancelled-when-open", cancelled_when_open },
+    { "closed-when-busy", closed_when_busy },
     { NULL, NULL },
 };
