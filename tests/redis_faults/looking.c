@@ -47,6 +47,15 @@ static const char write_application[] =
     "redis.call('HSET', KEYS[1] .. '/small', 'age', 30) "
     "for i = 1, ARGV[1] do redis.call('HSET', KEYS[1], 'field' .. i, i) end";
 
+/* How often the server has carried out a command; scripts count. */
+static int64_t calls_of(const char *command)
+{
+    char word[64];
+    snprintf(word, sizeof word, "cmdstat_%s:calls=", command);
+    const char *found = strstr(raw_say(world.raw, "INFO commandstats"), word);
+    return found ? strtoll(found + strlen(word), NULL, 10) : 0;
+}
+
 static int64_t connections_made(void)
 {
     const char *stats = raw_say(world.raw, "INFO stats");
@@ -160,9 +169,15 @@ static void large_application(void)
     raw_say(world.raw, "RPUSH app/list a b c");
     raw_say(world.raw, "SET {app}:timeout 5");
     struct place place = place_taken("wanted", 0);
+    int64_t whole = calls_of("hgetall"), steps = calls_of("hscan");
     hf_report *rows = look(place.client, "app", false);
     CHECK_EQ(hf_report_count(rows), 0);
     hf_report_free(rows);
+    CHECK_EQ(calls_of("hgetall"), whole); /* it is not read to see that it is no lock */
+    rows = look(place.client, "app/mode", false);
+    CHECK_EQ(hf_report_count(rows), 0);
+    hf_report_free(rows);
+    CHECK_EQ(calls_of("hscan"), steps + 1); /* nor this one behind its first fields */
     rows = look(place.client, "app", true);
     CHECK_EQ(hf_report_count(rows), 0);
     hf_report_free(rows);
