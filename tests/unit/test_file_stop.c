@@ -6,7 +6,9 @@
 #include "../../src/backends/file/stopped.h"
 #include "../../src/base/clock.h"
 
+#include <pthread.h>
 #include <sched.h>
+#include <sys/file.h>
 #include <sys/prctl.h>
 
 #define PEERS 1
@@ -346,6 +348,35 @@ START_TEST(a_slow_process_is_waited_for)
 }
 END_TEST
 
+static void *makes_slowly(void *arg)
+{
+    poll(NULL, 0, SLOW_MS); /* pause: the slowness is the subject */
+    ck_assert_int_eq(flock(*(int *)arg, LOCK_UN), 0);
+    return NULL;
+}
+
+/* Whoever makes the state file has it locked meanwhile. */
+START_TEST(a_slow_maker_is_waited_for)
+{
+    char path[96];
+    hf_error why = { 0 };
+    pthread_t maker;
+
+    open_a(0);
+    snprintf(path, sizeof(path), "%s/state", home);
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    ck_assert_int_eq(flock(fd, LOCK_EX), 0);
+    ck_assert_int_eq(pthread_create(&maker, NULL, makes_slowly, &fd), 0);
+    ck_assert_msg(fake_open_why(&b, &hf__backend_file, url, NULL, &why) == 0, "%s",
+                  why.text);
+    pthread_join(maker, NULL);
+    close(fd);
+    fake_close(&b);
+    fake_close(&a);
+    scratch_remove();
+}
+END_TEST
+
 /* Core's back-off would spend most of the time that a try has asleep. And each time it
  * waits at the guard for a whole slice: a shorter one may pass without its turn. */
 START_TEST(a_try_at_a_slow_guard_is_asked_for_again_at_once)
@@ -499,7 +530,7 @@ UNIT_MAIN("file_stop", a_stopped_process_delays_and_no_more,
           a_stopped_process_that_is_killed_is_repaired,
           a_session_closes_though_the_guard_is_busy, who_is_stopped_is_named,
           a_stopped_process_is_told_from_others, a_frozen_process_is_stopped,
-          a_slow_process_is_waited_for,
+          a_slow_process_is_waited_for, a_slow_maker_is_waited_for,
           a_try_at_a_slow_guard_is_asked_for_again_at_once,
           a_request_that_is_put_off_can_be_forgotten,
           a_process_that_cannot_be_watched_is_polled, a_pid_namespace_of_its_own)
