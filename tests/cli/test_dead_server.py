@@ -18,12 +18,14 @@ import sys
 import threading
 import time
 
-from cli import DEADLINE, Holder, Terminal, holdfast, start, wait_for
+from cli import (DEADLINE, Holder, Terminal, alive, children, holdfast, start,
+                 wait_for)
 from redis_server import PROGRAM, redis
 from tap import comment, done, ok
 
 AT_ONCE = 3.0
 CLOSE = 1.0  # what the library waits for when a client is closed; a signal does not
+RELEASE = 1.0  # what `run` waits for when it releases; a signal does not
 
 
 def waiters(server, name):
@@ -115,12 +117,14 @@ def test_looking(how):
                 ends_by(process, signal.SIGINT, f"{how}: watch")
             else:
                 process.communicate(timeout=DEADLINE)
-            begin = time.monotonic()
+            begin, at = time.monotonic(), len(terminal.seen)
             terminal.send("\x03")
             terminal.until_exit()
             took = time.monotonic() - begin
+            # A frozen server ends no look: what a failed one shows comes too late.
             ok(took < 2.0 and terminal.status == -signal.SIGINT
-               and "\033[?1049l" in terminal.seen,
+               and "\033[?1049l" in terminal.seen
+               and (how == "killed" or "no answer" not in terminal.seen[at:]),
                f"{how}: Ctrl-C ends top at once, and gives the terminal back",
                (took, terminal.status))
 
@@ -138,6 +142,45 @@ def test_command_ends(how, options):
         ok(result.returncode == 3 and took < AT_ONCE
            and "did not confirm the release" in result.stderr,
            f"{how}: run {' '.join(options)} ends with its command", (took, result))
+
+
+def test_wait_ends(how):
+    """A wait with an end."""
+    with redis() as server:
+        holdfast("acquire", "w", "--ttl", "10m", url=server.url)
+        begin = time.monotonic()
+        process = start("run", "--wait", "4s", "w", "--", "true", url=server.url)
+        wait_for(lambda: waiters(server, "w") == 1, "a waiter")
+        silence(server, how)
+        message = process.communicate()[1]
+        took = time.monotonic() - begin
+        comment(f"{how}: {took:.3f} s: {message}")
+        ok(process.returncode in (69, 75) and took < 4 + AT_ONCE,
+           f"{how}: run --wait 4s ends then", (took, process.returncode, message))
+
+
+def test_release_told():
+    """The command has ended, the server does not confirm the release: TERM ends that."""
+    took = []
+    for _ in range(3):
+        with redis() as server:
+            process = start("run", "x", "--", "sh", "-c", "echo in; read end; exit 3",
+                            url=server.url, stdin=subprocess.PIPE)
+            process.stdout.readline()
+            warden = children(process.pid)[0]
+            silence(server, "frozen")
+            process.stdin.write("\n")
+            process.stdin.flush()
+            wait_for(lambda warden=warden: not alive(warden), "the end of the command")
+            begin = time.monotonic()
+            process.send_signal(signal.SIGTERM)
+            message = process.communicate()[1]
+            took.append(time.monotonic() - begin)
+            ok(process.returncode == 3 and "did not confirm the release" in message,
+               "TERM within the release: the command's own code, and a word",
+               (process.returncode, message))
+    # The quickest counts, as above.
+    ok(min(took) < 0.9 * RELEASE, "and the release is not waited for", took)
 
 
 def test_terminal(how):
@@ -267,8 +310,10 @@ def main():
         test_looking(how)
         for options in [[], ["--ttl", "2s"], ["a", "b"]]:
             test_command_ends(how, options)
+        test_wait_ends(how)
         test_terminal(how)
     test_opening()
+    test_release_told()
     test_silent_look()
     test_unheard_extend()
     test_withdrawn()
