@@ -278,6 +278,7 @@ struct claim *hf__claim_find(hf_client *client, const struct hf_ticket *ticket,
                              struct owner owner);
 /* `claim` is held by this owner, and may be entered by it once more. */
 bool hf__claim_is_entered(const struct claim *claim, struct owner owner);
+void hf__claim_supersede(const struct claim *claim); /* just granted */
 struct claim *hf__claim_offered(hf_client *client, const char *name, size_t len,
                                 uint32_t hash);
 struct claim *hf__claim_reuse(hf_client *client, const char *name, size_t len,

@@ -66,10 +66,12 @@ static void host_granted(struct hf_host *host, struct hf_ticket *ticket,
     struct claim *claim = claim_of(ticket);
     if (!waits(claim))
         return;
-    if (!token_grows(claim, grant->token))
+    if (!token_grows(claim, grant->token)) {
         refuse_token(claim, grant->token);
-    else
-        hf__claim_granted(claim, grant);
+        return;
+    }
+    hf__claim_granted(claim, grant);
+    hf__claim_supersede(claim);
 }
 
 static void host_queued(struct hf_host *host, struct hf_ticket *ticket,

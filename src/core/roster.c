@@ -245,6 +245,32 @@ struct claim *hf__claim_find(hf_client *client, const struct hf_ticket *ticket,
     return found;
 }
 
+/* A claim that this client still holds, it believes, though a later grant of the same
+ * name says that it was taken away. */
+static struct claim *superseded_by(const struct claim *claim)
+{
+    const hf_client *client = claim->client;
+    struct claim *other =
+        client->names[claim->ticket.name_hash & (client->names_size - 1)];
+    for (; other; other = other->name_next)
+        if (other != claim && other->state == CLAIM_HELD && !other->idle &&
+            other->token < claim->token && same_name(&other->ticket, &claim->ticket))
+            return other;
+    return NULL;
+}
+
+/* The store grants an exclusive lock when no client holds it: this one, too. */
+void hf__claim_supersede(const struct claim *claim)
+{
+    int32_t kind = claim->ticket.kind;
+    struct claim *other;
+    if (!claim->named || (kind != HF_MUTEX && kind != HF_REENTRANT && kind != HF_FAIR &&
+                          kind != HF_WRITE))
+        return;
+    while ((other = superseded_by(claim)))
+        hf__claim_lost(other, "the store has granted the lock anew since");
+}
+
 /* The same lock as the last time, asked for in the same way. */
 struct claim *hf__claim_hot(hf_client *client, const char *name, int32_t kind)
 {

@@ -74,4 +74,38 @@ START_TEST(evicted_while_the_next_is_waited_for)
 }
 END_TEST
 
-UNIT_MAIN("handoff", evicted_is_not_handed_on, evicted_while_the_next_is_waited_for)
+static int take(hf_client *client, uint64_t owner, int64_t ttl_ms, hf_hold **hold)
+{
+    hf_want want = hf_reentrant("x");
+    hf_acquire_options how = HF_ACQUIRE_OPTIONS_INIT;
+    how.owner = owner;
+    how.ttl_ms = ttl_ms;
+    return hf_acquire(client, &want, 1, &how, hold, NULL);
+}
+
+/* The client has not heard of an eviction, and is granted the lock anew, for another
+ * owner: it knows by that, and the former owner does not enter what was evicted. */
+START_TEST(granted_anew_means_lost)
+{
+    hf_options by_hand = HF_OPTIONS_INIT;
+    hf_client *client, *other;
+    hf_hold *first, *second, *none = NULL;
+    by_hand.driver = HF_DRIVER_USER;
+    ck_assert_int_eq(hf_open("mem:handoff", &by_hand, &client, NULL), 0);
+    ck_assert_int_eq(hf_open("mem:handoff", NULL, &other, NULL), 0);
+    ck_assert_int_eq(take(client, 1, 600000, &first), 0);
+    ck_assert_int_eq(hf_evict(other, "x", hf_hold_token(first, 0), NULL), 0);
+    ck_assert_int_eq(hf_hold_state(first), HF_HELD); /* not heard */
+    ck_assert_int_eq(take(client, 2, 0, &second), 0);
+    ck_assert_int_eq(hf_hold_state(first), HF_LOST);
+    ck_assert_int_eq(take(client, 1, 600000, &none), HF_EBUSY);
+    ck_assert_int_eq(hf_hold_verify(second, NULL), 0);
+    ck_assert_int_eq(hf_release(first, NULL), HF_ELOST);
+    ck_assert_int_eq(hf_release(second, NULL), 0);
+    hf_close(other);
+    hf_close(client);
+}
+END_TEST
+
+UNIT_MAIN("handoff", evicted_is_not_handed_on, evicted_while_the_next_is_waited_for,
+          granted_anew_means_lost)
