@@ -157,6 +157,7 @@ static void adopt_without_answer(struct env *e, hf_client *by, hf_hold *hold)
     hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
     hf_hold *adopted = NULL;
     options.ttl_ms = e->form->ttl_ms;
+    options.timeout_ms = 30000; /* three times what its client waits for an answer */
     CHECK_RC(hf_hold_id(hold, 0, id, sizeof id, NULL), 0);
     fault_lose(HF_FAULT_ASK, 1, 2);
     CHECK_RC(hf_adopt(by, id, &options, &adopted, NULL), 0);
