@@ -5,6 +5,7 @@
 import os
 import resource
 import signal
+import socket
 import subprocess
 import time
 
@@ -50,6 +51,20 @@ def evict(place, name):
     result = holdfast("break", name, "--token", token_of(place, name), url=place.url)
     if result.returncode != 0:
         raise RuntimeError(result.stderr)
+
+
+def test_evicted(place):
+    """Who broke the lock is told, also when that process has ended."""
+    for kind in [], ["--fair"], ["--permits", "1/2"]:
+        run = start("run", *kind, "e", "--", "sh", "-c", "echo in; read end",
+                    url=place.url, stdin=subprocess.PIPE)
+        run.stdout.readline()
+        breaker = start("break", "e", "--token", token_of(place, "e"), url=place.url)
+        breaker.communicate(timeout=DEADLINE)
+        who = f"evicted by {socket.gethostname()} pid {breaker.pid} holdfast"
+        message = run.communicate(timeout=DEADLINE)[1]
+        ok(run.returncode == 78 and f"the lock was lost: {who}" in message,
+           f"run {' '.join(kind)}: who broke the lock", (run.returncode, message))
 
 
 def tree_without_warden(place, *options):
@@ -193,8 +208,8 @@ def test_on_revoke(place):
 
 
 def main():
-    for test in [never_together, test_trees, test_warden_dies_late, test_descriptors,
-                 test_ends, test_on_lost, test_on_revoke]:
+    for test in [never_together, test_trees, test_evicted, test_warden_dies_late,
+                 test_descriptors, test_ends, test_on_lost, test_on_revoke]:
         with store() as place:
             test(place)
     done()

@@ -307,6 +307,13 @@ void hf__peer_note(struct file_queue *me, struct region_block *record,
 bool hf__peer_check(struct file_queue *me, bool stay);
 void hf__peers_close(struct file_queue *me, bool forked);
 
+/* ---- evictions.c ----------------------------------------------------------------- */
+
+/* In the guard: a hold has been evicted, by us. And: one of ours is gone, so say who
+ * evicted it, if that is known. */
+void hf__eviction_note(struct file_queue *me, const struct hf_id *id);
+void hf__eviction_tell(struct file_queue *me, struct hf_ticket *ticket);
+
 /* ---- stakes.c -------------------------------------------------------------------- */
 
 /* Makes our FIFO, so that others can wake us. HF_ENOMEM, HF_ESYSTEM. */

@@ -62,6 +62,15 @@ enum slot_state {
     SLOT_CLOSED = 2, /* left by its session, to be cleaned by whoever comes by */
 };
 
+enum { EVICTIONS_KEPT = 16 };
+
+/* The hold of this ticket was evicted by that process. */
+struct region_eviction {
+    struct hf_id id;
+    int32_t pid; /* 0: none, or its client has been told */
+    char program[44];
+};
+
 struct region_head {
     uint64_t magic; /* written last */
     uint32_t version;
@@ -84,6 +93,10 @@ struct region_head {
     _Alignas(64) pthread_mutex_t guard;
     int32_t guard_pid;    /* who is inside, for messages; 0: nobody, or not known */
     uint64_t guard_space; /* the pid namespace of that number; 0: not known */
+
+    /* A file that an older version made has zeros here. */
+    _Alignas(64) struct region_eviction evictions[EVICTIONS_KEPT];
+    uint32_t eviction_next;
 };
 
 struct region_slot {

@@ -50,8 +50,10 @@ static bool quick_evict(struct file_queue *me, struct region_block *record,
     bool ours = (hf__record_freeze(record) & WORD_HELD) &&
                 hf__quick_read(record, &hold) && token == hold.token;
 
-    if (ours)
+    if (ours) {
+        hf__eviction_note(me, &hold.id);
         hf__record_drop(record);
+    }
     hf__record_settle(me, record);
     if (ours)
         hf__peer_wake(me, hold.slot, 0);
@@ -64,6 +66,7 @@ int hf__queue_evict(struct file_queue *me, struct hf_request *request, hf_error 
 
     while (record && (place = granted_next(me, record, place)))
         if (request->number == place->place.token) {
+            hf__eviction_note(me, &place->place.id);
             hf__place_lose(me, place);
             return 0;
         }

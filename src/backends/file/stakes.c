@@ -269,6 +269,8 @@ void hf__stake_mind(struct queue_stake *stake)
         return;
     }
     news = hold_news(me, ticket);
+    if (news == HOLD_LOST)
+        hf__eviction_tell(me, ticket);
     hf__guard_leave(me);
     if (news == HOLD_LOST) {
         hf__stake_free(stake);

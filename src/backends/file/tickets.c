@@ -421,6 +421,8 @@ static void batch_renew(struct file_queue *me, struct hf_ticket *const *tickets,
             entered ? ticket_renew(me, tickets[i], mode, now) : HF_RENEWAL_UNKNOWN;
         if (answers[i] == HF_RENEWED)
             lease_note(me, tickets[i]);
+        if (answers[i] == HF_RENEWAL_LOST)
+            hf__eviction_tell(me, tickets[i]);
     }
     if (entered)
         hf__guard_leave(me);
