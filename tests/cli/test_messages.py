@@ -32,7 +32,7 @@ PASSWORD = "hunter2"
 FAILURES = {
     "busy": "jobs/nightly: held for 4m12s by db3 pid 8123",
     "timeout": "the time to wait is over",
-    "lost": "the lock was lost: the store no longer has it",
+    "lost": "the lock was lost: evicted by db3 pid 8123",
     "end of --max-hold": "the end of --max-hold was reached, the command is ended",
     "end of --no-renew": "(--no-renew), the command is ended",
     "not confirmed": "did not confirm the release",
