@@ -383,7 +383,7 @@ def main():
         campaign = Campaign(options, os.path.abspath(directory))
         campaign.hold()
         good = campaign.check()
-        if not good and not options.keep and not options.short:
+        if not good and not options.keep:
             options.keep = directory
             print(f"torture: histories and logs are left in {directory}")
         return 0 if good else 1
