@@ -350,7 +350,7 @@ static void *adopt_and_be_closed(void *arg)
     return NULL;
 }
 
-/* The same, and the client is closed meanwhile: nobody has the hold that it detached. */
+/* The same, and the client is closed meanwhile: no client has what it detached. */
 static void closed_adoption_leaves_nothing(struct env *e)
 {
     char id[HF_ID_MAX];

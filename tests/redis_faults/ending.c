@@ -47,7 +47,7 @@ static void cancelled(const char *more, const hf_want *want, int code)
     hf_close(client);
 }
 
-/* The same, and the client is closed instead: it waits for the answer to the withdrawal,
+/* The same, and the client is closed instead: it waits for the withdrawal's answer,
  * and not for as long as it may. */
 static void closed(const char *more, const hf_want *want)
 {

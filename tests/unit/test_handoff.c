@@ -37,8 +37,8 @@ START_TEST(evicted_is_not_handed_on)
 }
 END_TEST
 
-/* The first of two names is evicted, and taken by somebody else, while the second one is
- * waited for: both are granted to nobody, and a look at the first says who has it. */
+/* The first of two names is evicted, and another client takes it, while the second one
+ * is waited for: neither is granted, and the other client keeps the first. */
 START_TEST(evicted_while_the_next_is_waited_for)
 {
     hf_options by_hand = HF_OPTIONS_INIT;

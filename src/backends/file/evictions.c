@@ -2,7 +2,7 @@
 /*
  * Who evicted whom. An evicted hold is gone from the table at once, so that its client
  * could only say that it is no longer there. The last few evictions are therefore noted
- * in the head of the state file, by the ticket of the hold, until its client has looked.
+ * in the head of the state file, by the hold's ticket, until its client has looked.
  * They are for messages alone: nothing is decided by them. All in the guard.
  */
 #include <ctype.h>
