@@ -21,6 +21,10 @@
 #include "station.h"
 
 #define DEPTH_MAX 4
+/* A re-entry after a loss waits like any other caller, and keeps the station's gate shut
+ * to those who want to open its client anew, and so to who has been granted what it waits
+ * for: it must not wait for long. */
+#define NESTED_MS 200
 #define WARM_MAX 65
 #define NS_PER_MS UINT64_C(1000000)
 
@@ -167,6 +171,8 @@ static enum history_result holdfast_acquire(void *self, const struct driver_want
     *ret_grant = (struct driver_grant){ .token = 0 };
     if (player->depth == DEPTH_MAX)
         return H_FAILED;
+    if (player->depth && !(options.timeout_ms >= 0 && options.timeout_ms < NESTED_MS))
+        options.timeout_ms = NESTED_MS;
     hf_client *client = player_client(player);
     if (!client)
         return H_FAILED;
