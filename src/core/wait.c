@@ -228,7 +228,8 @@ static enum hf_event next_event(struct hold_watch *watch)
     static const enum hf_event order[] = { HF_EVENT_DOUBTFUL, HF_EVENT_REVOKED,
                                            HF_EVENT_LOST };
     size_t i = 0;
-    while (!(watch->pending & 1u << order[i]))
+    while (i + 1 < sizeof(order) / sizeof(order[0]) &&
+           !(watch->pending & 1u << order[i]))
         i++;
     watch->pending &= ~(1u << order[i]);
     return order[i];
