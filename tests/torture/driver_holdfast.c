@@ -21,9 +21,9 @@
 #include "station.h"
 
 #define DEPTH_MAX 4
-/* A re-entry after a loss waits like any other caller, and keeps the gate of the station
- * from a worker that wants to open the client anew, and with that from the worker that has
- * been granted the lock: it must not wait for long. */
+/* A re-entry after a loss waits like any other caller. Meanwhile it keeps the station's
+ * gate from a worker that wants to open the client anew, and with that from the worker
+ * that has been granted the lock: it must not wait for long. */
 #define NESTED_MS 200
 #define WARM_MAX 65
 #define NS_PER_MS UINT64_C(1000000)
