@@ -343,7 +343,8 @@ bool holdfast_is_refused(void)
 {
     hf_hold *hold = NULL;
     hf_client *client = station_shared();
-    return !client || hf_lock(client, "torture/forked", 0, &hold, NULL) == HF_EFORKED;
+    int rc = client ? hf_lock(client, "torture/forked", 0, &hold, NULL) : HF_EFORKED;
+    return rc == HF_EFORKED || rc == HF_ECLOSED; /* it was about to be opened anew */
 }
 
 long holdfast_entries(const char *url)
