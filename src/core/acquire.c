@@ -205,7 +205,7 @@ static void undo_claim(struct hf_op *op, uint32_t index)
         return;
     }
     if (claim->state == CLAIM_LEAVING && !others && !claim->leaver) {
-        claim->leaver = op; /* it is being given up, and nobody else waits for that */
+        claim->leaver = op; /* the client gives it up, and no other op waits for that */
         op->pending++;
         return;
     }

@@ -268,7 +268,7 @@ void hf__claim_supersede(const struct claim *claim)
                           kind != HF_WRITE))
         return;
     while ((other = superseded_by(claim)))
-        hf__claim_lost(other, "the store has granted the lock anew since");
+        hf__claim_lost(other, "the store has granted the lock again since");
 }
 
 /* The same lock as the last time, asked for in the same way. */
