@@ -118,17 +118,30 @@ static bool was_taken(const struct group *group, const struct hold *hold)
     return false;
 }
 
+/* A handle whose hold may have been taken away by the time its release was called: the
+ * call that took it need not have returned by then, or may have had no answer. */
+static bool may_be_taken(const struct group *group, const struct hold *hold)
+{
+    struct move *move;
+    for (size_t i = move_first(group, hold->token);
+         (move = move_at(group, i, hold->token)); i++)
+        if (move_may(move) && !made_by(hold, move) && move->ret >= hold->ret &&
+            move->inv <= hold->belief)
+            return true;
+    return false;
+}
+
 /* A release whose answer is lost is repeated, and then finds the hold gone. It takes
  * that for its own work, though another client may have taken the hold before the
  * release was called: no store can tell it. So where a fault was felt, and a release
- * took long enough to have been repeated, its "ok" is taken for "not known"; they are
- * counted. */
+ * took long enough to have been repeated, its "ok" is taken for "not known", here and
+ * in K9; they are counted. */
 static void releases_doubt(struct check *check, const struct group *group,
                            uint64_t token)
 {
     struct hold *hold;
     for (size_t i = hold_first(group, token); (hold = hold_at(group, i, token)); i++) {
-        if (!says_ended(hold) || !was_taken(group, hold) ||
+        if (!says_ended(hold) || !may_be_taken(group, hold) ||
             hold->over - hold->belief < REPEAT_NS ||
             !windows_meet(check, hold->belief, hold->over))
             continue;

@@ -132,6 +132,36 @@ static void told_meanwhile(struct story *story)
     evictor(story, 20, 24, H_OK);
 }
 
+/* An eviction, and another is in before the release is called that says "ok". */
+static void taken_and_told_nothing(struct story *story, uint64_t evicted,
+                                   enum history_result result, uint64_t ret)
+{
+    story_thread(story, 1, 0);
+    uint32_t hold = story_take(story, H_MUTEX, 10, 12, 1, NEVER);
+    story_give(story, hold, 40, ret, H_OK);
+    story_end(story, ret);
+    evictor(story, 20, evicted, result);
+    simple(story, 2, H_MUTEX, 30, 34, 2);
+    story_thread(story, 90, 0);
+    story_add(story, (struct history_event){
+                         .t_ns = 35, .op = H_FAULT, .phase = H_INVOKE, .kind = 1 });
+}
+
+static void taken_by_a_slow_eviction(struct story *story)
+{
+    taken_and_told_nothing(story, 50, H_OK, 42 + 10 * MS);
+}
+
+static void taken_by_an_unheard_eviction(struct story *story)
+{
+    taken_and_told_nothing(story, 36, H_UNKNOWN, 42 + 10 * MS);
+}
+
+static void taken_and_not_repeated(struct story *story)
+{
+    taken_and_told_nothing(story, 50, H_OK, 42);
+}
+
 static void evicted_after_release(struct story *story)
 {
     holder(story, 18, H_OK);
@@ -369,6 +399,12 @@ const struct planted planted_moves[] = {
     { "the same in a fault", told_nothing_at_once, K12_MOVES, 2 },
     { "the same, and it may have been repeated", told_nothing_late, K12_MOVES, 0 },
     { "evicted while it is released", told_meanwhile, K12_MOVES, 0 },
+    { "another is in, the eviction still under way", taken_by_a_slow_eviction,
+      K9_CONSERVATION, 0 },
+    { "another is in, the eviction without an answer", taken_by_an_unheard_eviction,
+      K9_CONSERVATION, 0 },
+    { "the same, and the release was not repeated", taken_and_not_repeated,
+      K9_CONSERVATION, 1 },
     { "evicted after the release", evicted_after_release, K12_MOVES, 1 },
     { "evicted after the release, in a fault", evicted_heir, K12_MOVES, 0 },
     { "and who has it now loses it", heir_loses_in_a_fault, K1_EXCLUSION, 0 },
