@@ -8,6 +8,7 @@
 
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -155,12 +156,26 @@ static void holder_frozen(void)
 
 /* ---- Waits that are given up ----------------------------------------------------- */
 
+/* A client that waits for as long as it takes to hear that its node is deleted: on a
+ * busy machine that may be longer than by default, and then it would be told so. */
+static hf_client *patient_opened(void)
+{
+    hf_client *client = NULL;
+    hf_options options = HF_OPTIONS_INIT;
+    char url[80];
+    options.confirm_timeout_ms = 15000;
+    snprintf(url, sizeof url, "zookeeper://127.0.0.1:%d?session=%dms",
+             world.zoo.node[0].port, world.session_ms);
+    CHECK_RC(hf_open(url, &options, &client, NULL), 0);
+    return client;
+}
+
 static void waits_given_up(void)
 {
     hf_hold *none = NULL;
     world_start(1);
     hf_client *a = opened("");
-    hf_client *b = opened("");
+    hf_client *b = patient_opened();
     hf_hold *hold = locked(a, THING);
     int64_t watches = zookeeper_number(&world.zoo, 0, "watch_count");
     for (int i = 0; i < 50; i++)
