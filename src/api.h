@@ -8,21 +8,21 @@
 #include "core/client.h"
 
 /* Every call that may wait begins like this. */
-static inline hf_client *enter_to_wait(hf_client *handle, int *ret_rc, hf_error *why)
+static inline hf_client *lock_to_wait(hf_client *handle, int *ret_rc, hf_error *why)
 {
     if (hf__in_callback(hf__handle_object(handle, HANDLE_CLIENT))) {
         *ret_rc = hf__fail_code(why, HF_ECALLBACK);
         return NULL;
     }
-    return hf__client_enter(handle, ret_rc, why);
+    return hf__client_lock(handle, ret_rc, why);
 }
 
-static inline struct hf_hold *enter_hold_to_wait(hf_hold *handle, int *ret_rc,
-                                                 hf_error *why)
+static inline struct hf_hold *lock_hold_to_wait(hf_hold *handle, int *ret_rc,
+                                                hf_error *why)
 {
-    struct hf_hold *hold = hf__hold_enter(handle, ret_rc, why);
+    struct hf_hold *hold = hf__hold_lock(handle, ret_rc, why);
     if (hold && hf__in_callback(hold->client)) {
-        hf__client_leave(hold->client);
+        hf__client_unlock(hold->client);
         *ret_rc = hf__fail_code(why, HF_ECALLBACK);
         return NULL;
     }

@@ -31,11 +31,11 @@ void hf_close(hf_client *client)
 uint64_t hf_capabilities(const hf_client *handle)
 {
     int rc;
-    hf_client *client = hf__client_enter(handle, &rc, NULL);
+    hf_client *client = hf__client_lock(handle, &rc, NULL);
     if (!client)
         return 0;
     uint64_t caps = client->caps;
-    hf__client_leave(client);
+    hf__client_unlock(client);
     return caps;
 }
 
@@ -74,13 +74,13 @@ int hf_acquire(hf_client *handle, const hf_want *wants, size_t count,
                const hf_acquire_options *given, hf_hold **ret_hold, hf_error *why)
 {
     int rc = check_out(ret_hold, why);
-    hf_client *client = rc == 0 ? enter_to_wait(handle, &rc, why) : NULL;
+    hf_client *client = rc == 0 ? lock_to_wait(handle, &rc, why) : NULL;
     if (!client)
         return rc;
     rc = hf__acquire_fast(client, wants, count, given, ret_hold, why);
     if (rc > 0)
         rc = acquire_checked(client, wants, count, given, ret_hold, why);
-    hf__client_leave(client);
+    hf__client_unlock(client);
     return rc;
 }
 
@@ -98,7 +98,7 @@ int hf_release(hf_hold *handle, hf_error *why)
     int rc = 0;
     if (!handle)
         return 0;
-    struct hf_hold *hold = hf__hold_enter(handle, &rc, why);
+    struct hf_hold *hold = hf__hold_lock(handle, &rc, why);
     if (rc == HF_ECLOSED)
         hf__hold_discard(hf__handle_object(handle, HANDLE_HOLD),
                          hf__handle_tag(handle));
@@ -106,7 +106,7 @@ int hf_release(hf_hold *handle, hf_error *why)
         return rc;
     hf_client *client = hold->client;
     rc = hf__hold_release(hold, why);
-    hf__client_leave(client);
+    hf__client_unlock(client);
     return rc;
 }
 
@@ -118,7 +118,7 @@ int hf_acquire_async(hf_client *handle, const hf_want *wants, size_t count,
     int rc;
     if (!callback && !ret_op)
         return hf__fail(why, HF_EINVAL, "neither a callback nor room for the op");
-    hf_client *client = hf__client_enter(handle, &rc, why);
+    hf_client *client = hf__client_lock(handle, &rc, why);
     if (!client)
         return rc;
     rc = hf__want_check(client, wants, count, why);
@@ -127,7 +127,7 @@ int hf_acquire_async(hf_client *handle, const hf_want *wants, size_t count,
     if (rc == 0)
         rc = hf__acquire_async(client, wants, count, &options, callback, user, ret_op,
                                why);
-    hf__client_leave(client);
+    hf__client_unlock(client);
     return rc;
 }
 
@@ -136,7 +136,7 @@ int hf_release_async(hf_hold *handle, hf_done_cb *callback, void *user, hf_error
     int rc = 0;
     if (!handle)
         return hf__fail(why, HF_EINVAL, "the hold is NULL");
-    struct hf_hold *hold = hf__hold_enter(handle, &rc, why);
+    struct hf_hold *hold = hf__hold_lock(handle, &rc, why);
     if (rc == HF_ECLOSED)
         hf__hold_discard(hf__handle_object(handle, HANDLE_HOLD),
                          hf__handle_tag(handle));
@@ -144,14 +144,14 @@ int hf_release_async(hf_hold *handle, hf_done_cb *callback, void *user, hf_error
         return rc;
     hf_client *client = hold->client;
     rc = hf__hold_release_async(hold, callback, user, why);
-    hf__client_leave(client);
+    hf__client_unlock(client);
     return rc;
 }
 
 /* ---- ops ------------------------------------------------------------------------- */
 
 /* The op's client, locked, if it still is the same one. */
-static hf_client *op_enter(const hf_op *op)
+static hf_client *op_lock(const hf_op *op)
 {
     hf_client *client = op->client;
     if (hf__forked(client->fork_mark))
@@ -165,12 +165,12 @@ static hf_client *op_enter(const hf_op *op)
 
 void hf_op_cancel(hf_op *op)
 {
-    hf_client *client = op ? op_enter(op) : NULL;
+    hf_client *client = op ? op_lock(op) : NULL;
     if (!client)
         return;
     if (op->kind == OP_ACQUIRE || op->kind == OP_LATCH)
         hf__acquire_undo(op, HF_ECANCELLED);
-    hf__client_leave(client);
+    hf__client_unlock(client);
 }
 
 static int op_take_result(hf_op *op, hf_hold **ret_hold, hf_error *why)
@@ -206,7 +206,7 @@ int hf_op_wait(hf_op *op, int64_t timeout_ms, hf_hold **ret_hold, hf_error *why)
         return hf__fail_code(why, HF_ECALLBACK);
     if (hf__forked(op->client->fork_mark))
         return hf__fail_code(why, HF_EFORKED);
-    hf_client *client = op_enter(op);
+    hf_client *client = op_lock(op);
     if (!client)
         return op->rc != 0 ? op_take_result(op, ret_hold, why)
                            : hf__fail_code(why, HF_ECLOSED);
@@ -218,25 +218,25 @@ int hf_op_wait(hf_op *op, int64_t timeout_ms, hf_hold **ret_hold, hf_error *why)
         rc = hf__fail(why, HF_ETIMEOUT, "the operation is still under way");
     else
         rc = op_take_result(op, ret_hold, why);
-    hf__client_leave(client);
+    hf__client_unlock(client);
     return rc;
 }
 
 bool hf_op_done(const hf_op *op)
 {
-    hf_client *client = op ? op_enter(op) : NULL;
+    hf_client *client = op ? op_lock(op) : NULL;
     bool done = !client || op->finished;
     if (client)
-        hf__client_leave(client);
+        hf__client_unlock(client);
     return done;
 }
 
 void hf_op_free(hf_op *op)
 {
-    hf_client *client = op ? op_enter(op) : NULL;
+    hf_client *client = op ? op_lock(op) : NULL;
     if (op && !client) {
         if (hf__forked(op->client->fork_mark))
-            hf__op_part(op);
+            hf__op_forget_in_child(op);
         hf__op_free(op);
         return;
     }
@@ -251,7 +251,7 @@ void hf_op_free(hf_op *op)
         op->hold = NULL;
         hf__op_free(op);
     }
-    hf__client_leave(client);
+    hf__client_unlock(client);
 }
 
 /* ---- the hold -------------------------------------------------------------------- */
@@ -285,24 +285,24 @@ int64_t hf_hold_left_ms(const hf_hold *handle)
 int hf_hold_verify(hf_hold *handle, hf_error *why)
 {
     int rc;
-    struct hf_hold *hold = enter_hold_to_wait(handle, &rc, why);
+    struct hf_hold *hold = lock_hold_to_wait(handle, &rc, why);
     if (!hold)
         return rc;
     hf_client *client = hold->client;
-    rc = hf__hold_ask(hold, 0, false, why);
-    hf__client_leave(client);
+    rc = hf__hold_check(hold, 0, false, why);
+    hf__client_unlock(client);
     return rc;
 }
 
 int hf_hold_watch(hf_hold *handle, hf_watch_cb *callback, void *user, hf_error *why)
 {
     int rc;
-    struct hf_hold *hold = hf__hold_enter(handle, &rc, why);
+    struct hf_hold *hold = hf__hold_lock(handle, &rc, why);
     if (!hold)
         return rc;
     hf_client *client = hold->client;
     rc = hf__hold_watch(hold, callback, user, why);
-    hf__client_leave(client);
+    hf__client_unlock(client);
     return rc;
 }
 
@@ -311,36 +311,36 @@ int hf_hold_extend(hf_hold *handle, int64_t ttl_ms, hf_error *why)
     int rc;
     if (ttl_ms < 1 || ttl_ms > HF_TTL_MAX_MS)
         return hf__fail(why, HF_EINVAL, "the lease is not between 1 ms and 10 years");
-    struct hf_hold *hold = enter_hold_to_wait(handle, &rc, why);
+    struct hf_hold *hold = lock_hold_to_wait(handle, &rc, why);
     if (!hold)
         return rc;
     hf_client *client = hold->client;
-    rc = hf__hold_ask(hold, ttl_ms * HF_NS_PER_MS, true, why);
-    hf__client_leave(client);
+    rc = hf__hold_check(hold, ttl_ms * HF_NS_PER_MS, true, why);
+    hf__client_unlock(client);
     return rc;
 }
 
 int hf_hold_downgrade(hf_hold *handle, size_t index, hf_error *why)
 {
     int rc;
-    struct hf_hold *hold = enter_hold_to_wait(handle, &rc, why);
+    struct hf_hold *hold = lock_hold_to_wait(handle, &rc, why);
     if (!hold)
         return rc;
     hf_client *client = hold->client;
     rc = hf__downgrade(hold, index, why);
-    hf__client_leave(client);
+    hf__client_unlock(client);
     return rc;
 }
 
 int hf_hold_id(hf_hold *handle, size_t index, char *buffer, size_t size, hf_error *why)
 {
     int rc = check_out(buffer, why);
-    struct hf_hold *hold = rc == 0 ? hf__hold_enter(handle, &rc, why) : NULL;
+    struct hf_hold *hold = rc == 0 ? hf__hold_lock(handle, &rc, why) : NULL;
     if (!hold)
         return rc;
     hf_client *client = hold->client;
     rc = hf__hold_text_id(hold, index, buffer, size, why);
-    hf__client_leave(client);
+    hf__client_unlock(client);
     return rc;
 }
 
@@ -349,36 +349,36 @@ int hf_adopt(hf_client *handle, const char *id, const hf_acquire_options *given,
 {
     hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
     int rc = check_out(ret_hold, why);
-    hf_client *client = rc == 0 ? enter_to_wait(handle, &rc, why) : NULL;
+    hf_client *client = rc == 0 ? lock_to_wait(handle, &rc, why) : NULL;
     if (!client)
         return rc;
     rc = hf__options_check(client, given, &options, why);
     if (rc == 0)
         rc = hf__adopt(client, id, &options, ret_hold, why);
-    hf__client_leave(client);
+    hf__client_unlock(client);
     return rc;
 }
 
 int hf_hold_leave(hf_hold *handle, hf_error *why)
 {
     int rc;
-    struct hf_hold *hold = hf__hold_enter(handle, &rc, why);
+    struct hf_hold *hold = hf__hold_lock(handle, &rc, why);
     if (!hold)
         return rc;
     hf_client *client = hold->client;
     rc = hf__hold_leave(hold, why);
-    hf__client_leave(client);
+    hf__client_unlock(client);
     return rc;
 }
 
 /* ---- your own event loop --------------------------------------------------------- */
 
-static hf_client *enter_user_driver(hf_client *handle, int *ret_rc, hf_error *why)
+static hf_client *lock_user_driver(hf_client *handle, int *ret_rc, hf_error *why)
 {
-    hf_client *client = enter_to_wait(handle, ret_rc, why);
+    hf_client *client = lock_to_wait(handle, ret_rc, why);
     if (!client || client->user_driver)
         return client;
-    hf__client_leave(client);
+    hf__client_unlock(client);
     *ret_rc = hf__fail(why, HF_EINVAL, "the client was not opened with HF_DRIVER_USER");
     return NULL;
 }
@@ -386,24 +386,24 @@ static hf_client *enter_user_driver(hf_client *handle, int *ret_rc, hf_error *wh
 int hf_dispatch_fd(hf_client *handle, hf_error *why)
 {
     int rc;
-    hf_client *client = enter_user_driver(handle, &rc, why);
+    hf_client *client = lock_user_driver(handle, &rc, why);
     if (!client)
         return rc;
     rc = hf__need_thread(client, why);
     int fd = client->outer_fd;
-    hf__client_leave(client);
+    hf__client_unlock(client);
     return rc == 0 ? fd : rc;
 }
 
 int hf_dispatch(hf_client *handle, hf_error *why)
 {
     int rc;
-    hf_client *client = enter_user_driver(handle, &rc, why);
+    hf_client *client = lock_user_driver(handle, &rc, why);
     if (!client)
         return rc;
     rc = hf__need_thread(client, why);
     if (rc == 0)
         rc = hf__dispatch(client);
-    hf__client_leave(client);
+    hf__client_unlock(client);
     return rc;
 }

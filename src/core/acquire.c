@@ -31,7 +31,7 @@ static void start_claim(struct hf_op *op, struct claim *claim)
         other = NULL;
     }
     bool again = other && claim->ticket.kind == HF_REENTRANT &&
-                 hf__claim_is_entered(other, op->owner);
+                 hf__claim_may_reenter(other, op->owner);
     bool join = other && claim->combine && other->ttl_ns == claim->ttl_ns;
     if (again || (join && !op->once)) {
         hf__claim_free(claim);
@@ -45,7 +45,7 @@ static void start_claim(struct hf_op *op, struct claim *claim)
             hf__claim_interest(other);
         return;
     }
-    if (join && other->state != CLAIM_LEAVING) {
+    if (join && other->state != CLAIM_WITHDRAWING) {
         claim->state = CLAIM_BUSY;
         return;
     }
@@ -136,7 +136,7 @@ void hf__acquire_advance(struct hf_op *op)
             break;
         case CLAIM_HELD:
             if (hf__linked(&op->link) && claim->holders) { /* one of ours has it */
-                claim->impatient |= came;
+                claim->direct_next |= came;
                 return;
             }
             if (is_of_another_length(op, claim)) {
@@ -204,19 +204,20 @@ static void undo_claim(struct hf_op *op, uint32_t index)
         hf__claim_release(claim, NULL);
         return;
     }
-    if (claim->state == CLAIM_LEAVING && !others && !claim->leaver) {
-        claim->leaver = op; /* the client gives it up, and no other op waits for that */
+    if (claim->state == CLAIM_WITHDRAWING && !others && !claim->withdraw_op) {
+        claim->withdraw_op =
+            op; /* the client gives it up, and no other op waits for that */
         op->pending++;
         return;
     }
-    if (others || claim->state == CLAIM_LEAVING || claim->state == CLAIM_LEFT)
+    if (others || claim->state == CLAIM_WITHDRAWING || claim->state == CLAIM_WITHDRAWN)
         return; /* somebody else gives it up, and is told */
     bool refused = claim->state == CLAIM_FAILED; /* is told at once */
-    hf__claim_leave(claim, refused ? NULL : op);
-    if (claim->state == CLAIM_LEFT) {
-        claim->leaver = NULL;
+    hf__claim_withdraw(claim, refused ? NULL : op);
+    if (claim->state == CLAIM_WITHDRAWN) {
+        claim->withdraw_op = NULL;
         op->pending -= !refused;
-        hf__claim_left(claim);
+        hf__claim_withdrawn(claim);
     }
 }
 
@@ -249,7 +250,7 @@ void hf__acquire_undo(struct hf_op *op, int rc)
     if (refused && fronted && hf__list_first(&at->ops))
         at->state = CLAIM_NEW; /* the next one who waits on it asks for itself */
     if (at && fronted && hf__list_first(&at->ops) && at->state == CLAIM_NEW)
-        hf__claim_tell(at);
+        hf__claim_mark_ready(at);
     for (uint32_t i = op->count; i-- > 0;)
         undo_claim(op, i);
     if (op->pending == 0)

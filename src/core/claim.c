@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A claim's life: made, asked for, queued, held, given up.
+ * A claim's life: made, call for, queued, held, given up.
  *
  * All under the client's lock. Between hf__claim_attempt and the answer, and between
- * hf__claim_leave and its answer, a timer repeats the request with the same id, so that
+ * hf__claim_withdraw and its answer, a timer repeats the request with the same id, so that
  * a lost reply is found again. A claim is freed when the store has answered its
  * withdrawal (or never had it), no hold has it and no op waits on it.
  *
@@ -29,7 +29,7 @@ enum { REQUEST_TRIES = 3 };
 
 /* ---- asking -------------------------------------------------------------------- */
 
-void hf__claim_tell(struct claim *claim)
+void hf__claim_mark_ready(struct claim *claim)
 {
     if (claim->inline_call)
         return;
@@ -49,10 +49,10 @@ void hf__claim_timer(struct claim *claim, int64_t at_ns)
 
 static void stamp_lease(struct claim *claim)
 {
-    claim->asked_at = hf__now();
+    claim->lease_since = hf__now();
     int64_t ttl = claim->ttl_ns;
-    if (claim->end_at != HF_NEVER && claim->end_at - claim->asked_at < ttl)
-        ttl = claim->end_at - claim->asked_at;
+    if (claim->end_at != HF_NEVER && claim->end_at - claim->lease_since < ttl)
+        ttl = claim->end_at - claim->lease_since;
     claim->ticket.ttl_ns = ttl > 0 ? ttl : 1;
 }
 
@@ -94,11 +94,11 @@ void hf__claim_granted(struct claim *claim, const struct hf_grant *grant)
     claim->unreachable = claim->interested = false;
     claim->valid_until = HF_NEVER;
     if (grant->ttl_ns) {
-        int64_t since = grant->since_ns ? grant->since_ns : claim->asked_at;
+        int64_t since = grant->since_ns ? grant->since_ns : claim->lease_since;
         struct hf_lease lease = hf__lease_in_bounds(claim, since, grant->ttl_ns);
         if (hf__take_piece(claim, lease.ttl_ns, claim->ticket.ttl_ns))
             take_less(claim);
-        claim->asked_at = lease.since_ns;
+        claim->lease_since = lease.since_ns;
         claim->valid_until = lease.since_ns + lease.ttl_ns - hf__drift(lease.ttl_ns);
         claim->end_at =
             claim->max_hold_ns ? lease.since_ns + claim->max_hold_ns : HF_NEVER;
@@ -106,17 +106,17 @@ void hf__claim_granted(struct claim *claim, const struct hf_grant *grant)
     claim->state = CLAIM_HELD;
     if (claim->timer.slot)
         hf__claim_timer(claim, HF_NEVER);
-    hf__claim_tell(claim);
+    hf__claim_mark_ready(claim);
 }
 
-static void claim_withdraw(struct claim *claim)
+static void send_withdrawal(struct claim *claim)
 {
     hf_client *client = claim->client;
-    claim->state = CLAIM_LEAVING;
+    claim->state = CLAIM_WITHDRAWING;
     claim->inline_call = true;
     client->store->withdraw(client->session, &claim->ticket);
     claim->inline_call = false;
-    if (claim->state == CLAIM_LEAVING && !claim->timer.slot)
+    if (claim->state == CLAIM_WITHDRAWING && !claim->timer.slot)
         hf__claim_timer(claim, hf__now() + client->request_ns / REQUEST_TRIES);
 }
 
@@ -129,14 +129,14 @@ void hf__claim_timeout(void *arg)
     case CLAIM_QUEUED:
         hf__claim_attempt(claim);
         if (claim->state != CLAIM_ASKED && claim->state != CLAIM_QUEUED)
-            hf__claim_tell(claim);
+            hf__claim_mark_ready(claim);
         break;
-    case CLAIM_LEAVING:
+    case CLAIM_WITHDRAWING:
         claim->repeated |= !claim->unsent;
         claim->unsent = false;
-        claim_withdraw(claim);
-        if (claim->state == CLAIM_LEFT)
-            hf__claim_tell(claim);
+        send_withdrawal(claim);
+        if (claim->state == CLAIM_WITHDRAWN)
+            hf__claim_mark_ready(claim);
         break;
     case CLAIM_HELD:
         hf__renew_timeout(claim);
@@ -157,10 +157,10 @@ void hf__claim_interest(struct claim *claim)
 
 /* ---- giving up ----------------------------------------------------------------- */
 
-/* Takes the claim out of the store. `leaver` (may be NULL) counts it as pending until
- * it has left; look at the state afterwards: CLAIM_LEFT means that it is done and
- * hf__claim_left() is yours to call. */
-void hf__claim_leave(struct claim *claim, struct hf_op *leaver)
+/* Takes the claim out of the store. `withdraw_op` (may be NULL) counts it as pending until
+ * it has left; look at the state afterwards: CLAIM_WITHDRAWN means that it is done and
+ * hf__claim_withdrawn() is yours to call. */
+void hf__claim_withdraw(struct claim *claim, struct hf_op *withdraw_op)
 {
     bool asked = claim->state == CLAIM_ASKED;
     bool refused = claim->state == CLAIM_FAILED; /* and maybe taken before */
@@ -173,27 +173,27 @@ void hf__claim_leave(struct claim *claim, struct hf_op *leaver)
     hf__renew_stop(claim);
     if (claim->timer.slot)
         hf__claim_timer(claim, HF_NEVER);
-    if (hf__list_first(&claim->askers))
-        hf__claim_end_askers(claim, HF_ELOST, "the hold was released meanwhile");
+    if (hf__list_first(&claim->checks))
+        hf__claim_end_checks(claim, HF_ELOST, "the hold was released meanwhile");
     if (claim->requests)
         hf__claim_end_requests(claim);
     claim->repeats = 0;
     claim->repeated = claim->unsent = false;
-    claim->leaver = leaver;
-    if (leaver)
-        leaver->pending++;
+    claim->withdraw_op = withdraw_op;
+    if (withdraw_op)
+        withdraw_op->pending++;
     if (claim->left_behind)
         claim->client->store->forget(claim->client->session, &claim->ticket);
     if (!in_store || claim->left_behind) {
-        claim->state = CLAIM_LEFT;
+        claim->state = CLAIM_WITHDRAWN;
         claim->withdrawal = HF_WITHDRAWN;
         return;
     }
-    claim_withdraw(claim);
-    if (claim->state != CLAIM_LEAVING)
+    send_withdrawal(claim);
+    if (claim->state != CLAIM_WITHDRAWING)
         return;
     hf__claim_unname(claim);
-    if (!leaver)
+    if (!withdraw_op)
         hf__need_thread(claim->client, NULL); /* somebody has to hear the answer */
 }
 
@@ -204,7 +204,7 @@ static void claim_restart(struct claim *claim)
     claim->state = CLAIM_NEW;
     claim->ttl_ns = front->ttl_ns;
     claim->repeats = 0;
-    claim->impatient = claim->unsent = claim->doubted = false;
+    claim->direct_next = claim->unsent = claim->doubted = false;
     claim->ticket.flags |= HF_TICKET_YIELD; /* this client has had its turns */
     memset(claim->ticket.store, 0, sizeof(claim->ticket.store));
     if (!hf__claim_new_id(claim)) {
@@ -215,23 +215,23 @@ static void claim_restart(struct claim *claim)
     hf__acquire_advance(front);
 }
 
-void hf__claim_left(struct claim *claim)
+void hf__claim_withdrawn(struct claim *claim)
 {
-    struct hf_op *leaver = claim->leaver;
+    struct hf_op *withdraw_op = claim->withdraw_op;
     /* Gone at a repeat: an earlier one that got there may have done it. */
     bool gone = claim->withdrawal == HF_GONE && !claim->repeated;
-    claim->leaver = NULL;
+    claim->withdraw_op = NULL;
     if (hf__list_first(&claim->ops))
         claim_restart(claim);
     else
         hf__claim_free(claim);
-    if (!leaver)
+    if (!withdraw_op)
         return;
-    if (gone && leaver->kind == OP_RELEASE && leaver->rc == 0)
-        leaver->rc = hf__fail(&leaver->why, HF_ELOST,
-                              "the lock was gone before it was released");
-    if (--leaver->pending == 0)
-        hf__op_finish(leaver, leaver->rc);
+    if (gone && withdraw_op->kind == OP_RELEASE && withdraw_op->rc == 0)
+        withdraw_op->rc = hf__fail(&withdraw_op->why, HF_ELOST,
+                                   "the lock was gone before it was released");
+    if (--withdraw_op->pending == 0)
+        hf__op_finish(withdraw_op, withdraw_op->rc);
 }
 
 static bool may_hand_off(const struct claim *claim)
@@ -267,12 +267,12 @@ bool hf__claim_hand_off(struct claim *claim)
         return false;
     struct hf_op *front = HF_CONTAINER(hf__list_first(&claim->ops), struct hf_op, link);
     claim->offered = true;
-    if (front->asleep && !claim->impatient) {
+    if (front->asleep && !claim->direct_next) {
         front->offered = true;
         hf__op_wake(front);
         return true;
     }
-    claim->impatient = false;
+    claim->direct_next = false;
     hf__acquire_advance(front);
     return true;
 }
@@ -285,26 +285,26 @@ void hf__claim_take_offer(struct claim *claim)
 /* Takes it out of the store, for nobody in particular. */
 void hf__claim_give_up(struct claim *claim)
 {
-    hf__claim_leave(claim, NULL);
-    if (claim->state == CLAIM_LEFT)
-        hf__claim_left(claim);
+    hf__claim_withdraw(claim, NULL);
+    if (claim->state == CLAIM_WITHDRAWN)
+        hf__claim_withdrawn(claim);
 }
 
 /* The last holder lets go. */
-void hf__claim_release(struct claim *claim, struct hf_op *leaver)
+void hf__claim_release(struct claim *claim, struct hf_op *withdraw_op)
 {
     if (hf__claim_hand_off(claim))
         return;
-    hf__claim_leave(claim, leaver);
-    if (claim->state == CLAIM_LEFT)
-        hf__claim_left(claim);
+    hf__claim_withdraw(claim, withdraw_op);
+    if (claim->state == CLAIM_WITHDRAWN)
+        hf__claim_withdrawn(claim);
 }
 
 /* ---- losing -------------------------------------------------------------------- */
 
-void hf__claim_end_askers(struct claim *claim, int rc, const char *reason)
+void hf__claim_end_checks(struct claim *claim, int rc, const char *reason)
 {
-    for (struct hf_link *link; (link = hf__list_first(&claim->askers));) {
+    for (struct hf_link *link; (link = hf__list_first(&claim->checks));) {
         struct hf_op *op = HF_CONTAINER(link, struct hf_op, link);
         if (rc != 0)
             hf__fail(&op->why, rc, "%s", reason);
@@ -335,7 +335,7 @@ static void move_waiters(struct claim *claim)
     if (!front)
         return;
     if (!claim->combine) { /* granted and lost before its op had a look */
-        hf__claim_tell(claim);
+        hf__claim_mark_ready(claim);
         return;
     }
     const struct hf_ticket *old = &claim->ticket;
@@ -359,7 +359,7 @@ static void move_waiters(struct claim *claim)
         HF_CONTAINER(front, struct hf_op, link)->one = fresh;
     }
     hf__claim_name(fresh);
-    hf__claim_tell(fresh); /* CLAIM_NEW: settle lets the front op go on */
+    hf__claim_mark_ready(fresh); /* CLAIM_NEW: settle lets the front op go on */
 }
 
 void hf__claim_lost(struct claim *claim, const char *reason)
@@ -381,10 +381,11 @@ void hf__claim_lost(struct claim *claim, const char *reason)
     for (HF_EACH(link, &claim->parts)) {
         struct hf_hold *hold = HF_CONTAINER(link, struct hold_part, link)->hold;
         atomic_store(&hold->lost, true);
-        hf__hold_tell(hold, HF_EVENT_LOST);
+        hf__hold_notify(hold, HF_EVENT_LOST);
     }
-    hf__claim_end_askers(claim, HF_ELOST, reason);
+    hf__claim_end_checks(claim, HF_ELOST, reason);
     move_waiters(claim);
     if (!claim->holders && !hf__list_first(&claim->ops))
-        hf__claim_tell(claim); /* it was on its way to the next one: nobody frees it */
+        hf__claim_mark_ready(
+            claim); /* it was on its way to the next one: nobody frees it */
 }

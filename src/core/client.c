@@ -2,8 +2,8 @@
 /*
  * Clients: opened, entered by every call, closed.
  *
- * hf__client_enter turns a handle into a locked client and refuses stale handles,
- * closed clients and forked children; hf__client_leave acts on what became ready and
+ * hf__client_lock turns a handle into a locked client and refuses stale handles,
+ * closed clients and forked children; hf__client_unlock acts on what became ready and
  * unlocks. Closing ends every wait, gives up what is held, runs the callbacks that are
  * due, and waits for the last thread inside; then the object is recycled, never freed
  * (handle.h).
@@ -25,7 +25,7 @@
 
 /* ---- entering and leaving -------------------------------------------------------- */
 
-hf_client *hf__client_enter(const hf_client *handle, int *ret_rc, hf_error *why)
+hf_client *hf__client_lock(const hf_client *handle, int *ret_rc, hf_error *why)
 {
     hf_client *client = hf__handle_object(handle, HANDLE_CLIENT);
     uint32_t tag = hf__handle_tag(handle);
@@ -49,10 +49,10 @@ hf_client *hf__client_enter(const hf_client *handle, int *ret_rc, hf_error *why)
     return NULL;
 }
 
-void hf__client_leave(hf_client *client)
+void hf__client_unlock(hf_client *client)
 {
     if (hf__list_first(&client->ready))
-        hf__settle(client);
+        hf__run_ready(client);
     pthread_mutex_unlock(&client->lock);
 }
 
@@ -162,10 +162,10 @@ static hf_client *client_new(const hf_options *options)
 
 static void free_pools(hf_client *client)
 {
-    hf__claim_trim(client);
+    hf__claim_free_idle(client);
     for (struct handle *hold; (hold = client->free_holds);) {
         client->free_holds = hold->next;
-        hf__handle_shelve(hold);
+        hf__handle_recycle(hold);
     }
     client->free_holds_count = 0;
 }
@@ -184,7 +184,7 @@ static void client_free(hf_client *client)
         close(client->done_fd);
     if (!hf__forked(client->fork_mark))
         pthread_cond_destroy(&client->emptied);
-    hf__handle_shelve(client);
+    hf__handle_recycle(client);
 }
 
 /* By then the store has to be done with the end of the session, too. */
@@ -279,7 +279,7 @@ static void end_ops(hf_client *client)
             hf__acquire_undo(op, HF_ECLOSED);
         if (op->kind == OP_REQUEST && !op->finished)
             client->store->forget(client->session,
-                                  &HF_CONTAINER(op, struct asked, op)->request);
+                                  &HF_CONTAINER(op, struct request_call, op)->request);
         if (!op->finished) /* what is still leaving is waited for below */
             hf__op_finish(op, hf__fail_code(&op->why, HF_ECLOSED));
     }
@@ -299,7 +299,7 @@ static void part_from_holds(struct claim *claim)
 }
 
 /* A detached hold outlives its client, if a caller knows of it. */
-static bool needs_leaving(const struct claim *claim)
+static bool needs_withdrawing(const struct claim *claim)
 {
     bool held = claim->state == CLAIM_HELD || claim->state == CLAIM_LOST;
     bool known = false;
@@ -327,17 +327,17 @@ static void end_claims(hf_client *client)
     op.reserved = hf__loop_reserve(&client->loop) == 0;
     for (HF_EACH_SAFE(link, &client->claims)) {
         struct claim *claim = HF_CONTAINER(link, struct claim, all);
-        bool leaves = needs_leaving(claim);
+        bool leaves = needs_withdrawing(claim);
         part_from_holds(claim);
         if (leaves) {
-            hf__claim_leave(claim, &op);
-            if (claim->state == CLAIM_LEFT) {
-                claim->leaver = NULL;
+            hf__claim_withdraw(claim, &op);
+            if (claim->state == CLAIM_WITHDRAWN) {
+                claim->withdraw_op = NULL;
                 op.pending--;
-                hf__claim_left(claim);
+                hf__claim_withdrawn(claim);
             }
-        } else if (claim->state == CLAIM_LEAVING) {
-            claim->leaver = &op;
+        } else if (claim->state == CLAIM_WITHDRAWING) {
+            claim->withdraw_op = &op;
             op.pending++;
         }
     }
@@ -353,9 +353,9 @@ static void end_late_claims(hf_client *client)
     op.reserved = hf__loop_reserve(&client->loop) == 0;
     for (HF_EACH(link, &client->claims)) {
         struct claim *claim = HF_CONTAINER(link, struct claim, all);
-        if (claim->state != CLAIM_LEAVING || claim->leaver)
+        if (claim->state != CLAIM_WITHDRAWING || claim->withdraw_op)
             continue;
-        claim->leaver = &op;
+        claim->withdraw_op = &op;
         op.pending++;
     }
     await_claims(client, &op);
@@ -396,18 +396,18 @@ void hf__client_close(hf_client *handle)
         return;
     }
     int rc;
-    if (!hf__client_enter(handle, &rc, NULL))
+    if (!hf__client_lock(handle, &rc, NULL))
         return;
     client->closing = true;
     close_begins(client);
     end_ops(client);
-    hf__settle(client);
+    hf__run_ready(client);
     end_claims(client);
-    hf__settle(client);
+    hf__run_ready(client);
     while (client->inside > 0)
         pthread_cond_wait(&client->emptied, &client->lock);
     end_late_claims(client);
-    hf__settle(client);
+    hf__run_ready(client);
     hf__stop_thread(client);
     hf__run_calls(client);
     client->store->close(client->session, false);

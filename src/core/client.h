@@ -4,14 +4,14 @@
  *
  *   client   one session with a store, its loop and its lock. Nearly everything below
  *            happens under client->lock.
- *   claim    a ticket and what became of it: asked, queued, held, leaving. Several
+ *   claim    a ticket and what became of it: call, queued, held, leaving. Several
  *            holds may share one (reentrant), several ops may wait on one (hand-off).
  *   op       something under way that ends exactly once.
  *   hold     the handle of possession; its memory is never given back to the heap while
  *            the process lives, so that a stale handle is told, not followed.
  *
  * Answers of the store only change a claim's or request's state and put it on
- * client->ready (host.c). hf__settle() then acts on it, after the store has returned,
+ * client->ready (host.c). hf__run_ready() then acts on it, after the store has returned,
  * so that core never calls a store from inside its own answer.
  */
 #ifndef HF_CORE_CLIENT_H
@@ -42,11 +42,11 @@ enum claim_state {
     CLAIM_ASKED,   /* attempt sent, no answer yet */
     CLAIM_QUEUED,  /* stands in the store's queue */
     CLAIM_HELD,
-    CLAIM_BUSY,    /* tried once, and somebody else has it */
-    CLAIM_FAILED,  /* refused; nothing is queued */
-    CLAIM_LOST,    /* was held, is not ours any more */
-    CLAIM_LEAVING, /* withdraw sent, no answer yet */
-    CLAIM_LEFT,
+    CLAIM_BUSY,        /* tried once, and somebody else has it */
+    CLAIM_FAILED,      /* refused; nothing is queued */
+    CLAIM_LOST,        /* was held, is not ours any more */
+    CLAIM_WITHDRAWING, /* withdraw sent, no answer yet */
+    CLAIM_WITHDRAWN,
 };
 
 /* Who may enter a reentrant lock again: a thread, or what the caller named. Numbers of
@@ -64,15 +64,15 @@ static inline bool hf__same_owner(struct owner a, struct owner b)
 struct claim {
     struct hf_ticket ticket; /* first: the store's pointer is ours */
     struct hf_client *client;
-    struct claim *name_next; /* chain of the client's table by name */
-    struct hf_link all;      /* client->claims, or client->idle */
-    struct hf_link ready;    /* client->ready */
-    struct hf_link renewal;  /* client->renewals, sorted by renew_at */
-    struct hf_link ops;      /* acquires waiting on it; the first one fronts it */
-    struct hf_link parts;    /* holds that have it */
-    struct hf_link askers;   /* verify and extend ops waiting for the next answer */
-    struct hf_op *leaver;    /* the op to be told when it has left */
-    struct hf_timer timer;   /* repeat of a request, or the end of the lease */
+    struct claim *name_next;   /* chain of the client's table by name */
+    struct hf_link all;        /* client->claims, or client->idle */
+    struct hf_link ready;      /* client->ready */
+    struct hf_link renewal;    /* client->renewals, sorted by renew_at */
+    struct hf_link ops;        /* acquires waiting on it; the first one fronts it */
+    struct hf_link parts;      /* holds that have it */
+    struct hf_link checks;     /* verify and extend ops waiting for the next answer */
+    struct hf_op *withdraw_op; /* the op to be told when it has left */
+    struct hf_timer timer;     /* repeat of a request, or the end of the lease */
     uint64_t token;
     struct owner owner;   /* means something while there are holders */
     uint32_t tokens_left; /* numbers above `token` that are ours as well */
@@ -80,7 +80,7 @@ struct claim {
     uint32_t holders;
     uint32_t repeats;
     uint32_t requests; /* under way about its ticket (HF_DOWNGRADE) */
-    int64_t asked_at;
+    int64_t lease_since;
     int64_t sent_at;     /* before the last attempt that was not answered at once */
     int64_t valid_until; /* HF_NEVER: no lease */
     int64_t renew_at;
@@ -91,7 +91,7 @@ struct claim {
     int64_t piece_ns; /* what the store promises of it at a time: when to renew */
     uint8_t state;
     uint8_t want_index;   /* in the caller's order */
-    uint8_t withdrawal;   /* enum hf_withdrawal, when CLAIM_LEFT */
+    uint8_t withdrawal;   /* enum hf_withdrawal, when CLAIM_WITHDRAWN */
     bool combine : 1;     /* others of this client may wait on it */
     bool named : 1;       /* in the table by name */
     bool reentrant : 1;   /* its owner may enter again while it holds it */
@@ -106,16 +106,16 @@ struct claim {
                              withdrawal, can have reached the store ... */
     bool doubted : 1;     /* ... and this says that an attempt may have */
     bool left_behind : 1; /* a detached hold was left: it stays in the store */
-    bool doubt_told : 1;
+    bool doubt_notified : 1;
     bool idle : 1;     /* of nobody, kept under its name for the next one */
     bool used_id : 1;  /* somebody may know its id, or a request with it be under way */
     bool offered : 1;  /* held, by nobody yet: whoever of this client comes first */
     bool repeated : 1; /* a withdrawal before this one may have reached the store */
     bool interested : 1; /* the store tells us at once when it is lost */
     bool
-        impatient : 1; /* who was woken for it came too late: theirs is the next turn */
-    char *lost_why;    /* what is known of its loss; NULL: nothing */
-    char name[28];     /* the name, if it fits; else ticket.name is a copy */
+        direct_next : 1; /* who was woken for it came too late: theirs is the next turn */
+    char *lost_why;      /* what is known of its loss; NULL: nothing */
+    char name[28];       /* the name, if it fits; else ticket.name is a copy */
 };
 
 struct hold_part {
@@ -130,8 +130,8 @@ struct hold_watch {
     struct hf_hold *hold;
     hf_watch_cb *callback;
     void *user;
-    uint32_t pending; /* bits 1 << enum hf_event */
-    bool lost_told;   /* the last event */
+    uint32_t pending;   /* bits 1 << enum hf_event */
+    bool lost_notified; /* the last event */
 };
 
 struct hf_hold {
@@ -155,12 +155,12 @@ struct hf_hold {
  * comes in later changes that. */
 #define HF_LAPSED INT64_MIN
 
-enum op_kind { OP_ACQUIRE = 1, OP_LATCH, OP_RELEASE, OP_REQUEST, OP_RENEW };
+enum op_kind { OP_ACQUIRE = 1, OP_LATCH, OP_RELEASE, OP_REQUEST, OP_CHECK };
 
 struct hf_op {
     struct hf_client *client;
     uint64_t client_tag;
-    struct hf_link link; /* claim->ops, claim->askers or client->calls */
+    struct hf_link link; /* claim->ops, claim->checks or client->calls */
     struct hf_link all;  /* client->ops: not finished */
     struct hf_timer timer;
     int64_t deadline;
@@ -172,8 +172,8 @@ struct hf_op {
     bool delivered : 1; /* its end has been told */
     bool abandoned : 1; /* hf_op_free came first */
     bool asleep : 1;    /* a thread sleeps on `wake` */
-    bool leading : 1;   /* that thread drives the loop */
-    bool extend : 1;    /* OP_RENEW: a new lease, not just a look */
+    bool driving : 1;   /* that thread drives the loop */
+    bool extend : 1;    /* OP_CHECK: a new lease, not just a look */
     bool reserved : 1;  /* room for its timer is set aside */
     bool offered : 1;   /* woken to take an offered claim */
     bool calling : 1;   /* its callback is running */
@@ -183,11 +183,11 @@ struct hf_op {
     uint8_t order[HF_WANTS_MAX]; /* claims[i] is the caller's want order[i] */
     uint64_t reentrant;          /* bit i: claims[i] is */
     uint64_t counted;      /* bit i: claims[i] is held, and its holders count this op */
-    int64_t asked_ns;      /* OP_RENEW */
+    int64_t asked_ns;      /* OP_CHECK */
     struct claim **claims; /* in global order; &one for a single want */
     struct claim *one;
     uint32_t tries;
-    bool outcome_open, resend; /* OP_REQUEST; OP_RENEW: it was not answered */
+    bool outcome_open, resend; /* OP_REQUEST; OP_CHECK: it was not answered */
     struct hf_hold *hold;      /* set aside before, the result after */
     struct owner owner;
     int64_t ttl_ns, max_hold_ns;
@@ -239,8 +239,8 @@ struct hf_client {
     hf_error answer; /* the store's sentence, for inline failures */
     struct hf_random ids;
 
-    /* Who drives the loop (wait.c). */
-    bool led;
+    /* Who drives the loop (driver.c). */
+    bool driven;
     struct hf_link sleepers; /* threads that wait while somebody else drives */
     uint32_t inside;         /* threads waiting in this client, or dispatching */
     pthread_cond_t emptied;
@@ -259,15 +259,15 @@ struct hf_client {
 extern const struct hf_host_ops hf__host_ops;
 
 /* handle of a client -> locked client, or NULL with the code in *ret_rc. */
-hf_client *hf__client_enter(const hf_client *handle, int *ret_rc, hf_error *why);
+hf_client *hf__client_lock(const hf_client *handle, int *ret_rc, hf_error *why);
 /* Acts on what is ready, then unlocks. */
-void hf__client_leave(hf_client *client);
+void hf__client_unlock(hf_client *client);
 
 int hf__client_open(const char *url, const hf_options *options, hf_client **ret_client,
                     hf_error *why);
 void hf__client_close(hf_client *handle);
 
-/* roster.c */
+/* claim_table.c */
 struct claim *hf__claim_new(hf_client *client, const char *name, size_t len,
                             uint32_t hash);
 bool hf__claim_new_id(struct claim *claim);
@@ -277,8 +277,8 @@ void hf__claim_unname(struct claim *claim); /* and out of it */
 struct claim *hf__claim_find(hf_client *client, const struct hf_ticket *ticket,
                              struct owner owner);
 /* `claim` is held by this owner, and may be entered by it once more. */
-bool hf__claim_is_entered(const struct claim *claim, struct owner owner);
-void hf__claim_supersede(const struct claim *claim); /* just granted */
+bool hf__claim_may_reenter(const struct claim *claim, struct owner owner);
+void hf__claim_end_older(const struct claim *claim); /* just granted */
 struct claim *hf__claim_offered(hf_client *client, const char *name, size_t len,
                                 uint32_t hash);
 struct claim *hf__claim_reuse(hf_client *client, const char *name, size_t len,
@@ -287,24 +287,24 @@ struct claim *hf__claim_reuse(hf_client *client, const char *name, size_t len,
 struct claim *hf__claim_make(hf_client *client, const char *name, size_t len,
                              uint32_t hash, int32_t kind);
 struct claim *hf__claim_hot(hf_client *client, const char *name, int32_t kind);
-void hf__claim_cool(struct claim *claim); /* left by a plain hold: keep it hot */
-void hf__claim_trim(hf_client *client);   /* the idle ones */
+void hf__claim_cool(struct claim *claim);    /* left by a plain hold: keep it hot */
+void hf__claim_free_idle(hf_client *client); /* the idle ones */
 
 /* claim.c */
 void hf__claim_attempt(struct claim *claim);
 void hf__claim_timeout(void *claim);
 void hf__claim_timer(struct claim *claim, int64_t at_ns);
-void hf__claim_tell(struct claim *claim); /* put it on client->ready */
+void hf__claim_mark_ready(struct claim *claim); /* put it on client->ready */
 void hf__claim_granted(struct claim *claim, const struct hf_grant *grant);
 void hf__claim_interest(struct claim *claim);
-void hf__claim_leave(struct claim *claim, struct hf_op *leaver);
-void hf__claim_left(struct claim *claim);
-void hf__claim_release(struct claim *claim, struct hf_op *leaver);
+void hf__claim_withdraw(struct claim *claim, struct hf_op *withdraw_op);
+void hf__claim_withdrawn(struct claim *claim);
+void hf__claim_release(struct claim *claim, struct hf_op *withdraw_op);
 bool hf__claim_hand_off(struct claim *claim);
 void hf__claim_take_offer(struct claim *claim); /* by the caller that has it now */
 void hf__claim_give_up(struct claim *claim);
 void hf__claim_lost(struct claim *claim, const char *reason); /* NULL: by time */
-void hf__claim_end_askers(struct claim *claim, int rc, const char *reason);
+void hf__claim_end_checks(struct claim *claim, int rc, const char *reason);
 void hf__claim_end_requests(struct claim *claim);
 
 /* acquire.c */
@@ -328,10 +328,10 @@ void hf__hold_free(struct hf_hold *hold);
 void hf__hold_discard(struct hf_hold *hold, uint32_t tag); /* of a closed client */
 void hf__hold_take(struct hf_hold *hold, uint32_t index, struct claim *claim);
 void hf__hold_refresh(struct hf_hold *hold);
-void hf__hold_tell(struct hf_hold *hold, enum hf_event event);
+void hf__hold_notify(struct hf_hold *hold, enum hf_event event);
 hf_hold *hf__hold_handle(struct hf_hold *hold);
 /* handle -> hold with its client locked, or NULL with the code in *ret_rc. */
-struct hf_hold *hf__hold_enter(const hf_hold *handle, int *ret_rc, hf_error *why);
+struct hf_hold *hf__hold_lock(const hf_hold *handle, int *ret_rc, hf_error *why);
 struct hf_hold *hf__hold_peek(const hf_hold *handle);
 int hf__hold_release(struct hf_hold *hold, hf_error *why);
 int hf__hold_release_async(struct hf_hold *hold, hf_done_cb *callback, void *user,
@@ -351,10 +351,10 @@ void hf__renew_schedule(struct claim *claim);
 void hf__renew_stop(struct claim *claim);
 void hf__renew_due(void *client);
 void hf__renew_timeout(struct claim *claim);
-void hf__ask_timeout(struct hf_op *op);
+void hf__check_timeout(struct hf_op *op);
 void hf__renew_answer(struct claim *claim, enum hf_renewal answer,
                       const struct hf_lease *given);
-int hf__hold_ask(struct hf_hold *hold, int64_t ttl_ns, bool extend, hf_error *why);
+int hf__hold_check(struct hf_hold *hold, int64_t ttl_ns, bool extend, hf_error *why);
 int64_t hf__drift(int64_t ttl_ns);
 /* Why the lease of a claim is over, in words. */
 void hf__lease_end_words(const struct claim *claim, char *text, size_t size);
@@ -366,7 +366,7 @@ struct hf_lease hf__lease_in_bounds(const struct claim *claim, int64_t since_ns,
 bool hf__take_piece(struct claim *claim, int64_t given_ns, int64_t wanted_ns);
 
 /* request.c */
-struct asked {
+struct request_call {
     struct hf_request request;
     struct hf_op op;
     int64_t until;     /* the caller's deadline; 0: none but the number of tries */
@@ -376,13 +376,13 @@ struct asked {
     size_t cell_len;
     bool no_memory;
 };
-int hf__request(hf_client *client, struct asked *asked, hf_error *why);
+int hf__request(hf_client *client, struct request_call *call, hf_error *why);
 void hf__request_answer(struct hf_op *op, int rc, const hf_error *why);
 void hf__request_progress(struct hf_op *op);
 void hf__request_timeout(struct hf_op *op);
 struct hf_op *hf__request_op(struct hf_request *request);
 struct hf_request *hf__op_request(struct hf_op *op); /* NULL: it is another op */
-int hf__request_named(hf_client *client, struct asked *asked, int verb,
+int hf__request_named(hf_client *client, struct request_call *call, int verb,
                       const char *name, uint64_t number, hf_error *why);
 int hf__downgrade(struct hf_hold *hold, size_t index, hf_error *why);
 int hf__hold_text_id(struct hf_hold *hold, size_t index, char *buffer, size_t size,
@@ -395,22 +395,23 @@ void hf__op_init(struct hf_op *op, hf_client *client, enum op_kind kind);
 struct hf_op *hf__op_new(hf_client *client, enum op_kind kind);
 void hf__op_finish(struct hf_op *op, int rc); /* the one way an op ends */
 void hf__op_free(struct hf_op *op);
-void hf__op_part(struct hf_op *op); /* in a forked child, before it is freed */
+void hf__op_forget_in_child(
+    struct hf_op *op); /* in a forked child, before it is freed */
 void hf__op_timer(struct hf_op *op, int64_t at_ns);
 void hf__op_wake(struct hf_op *op); /* the thread that sleeps on it */
 /* Until when a caller waits to hear that a withdrawal was done. */
 int64_t hf__confirm_until(const hf_client *client);
 
-/* wait.c */
+/* driver.c */
 int hf__op_await(struct hf_op *op, int64_t until); /* 0 or HF_ETIMEOUT */
 bool hf__in_callback(const hf_client *client);
 void hf__run_calls(hf_client *client);
-void hf__call_due(hf_client *client); /* something is on client->calls */
+void hf__signal_calls(hf_client *client); /* something is on client->calls */
 int hf__need_thread(hf_client *client, hf_error *why); /* to hear what comes in */
 int hf__need_timers(hf_client *client, hf_error *why); /* to be there in time */
 void hf__stop_thread(hf_client *client);
 int hf__dispatch(hf_client *client);
-void hf__settle(hf_client *client);
+void hf__run_ready(hf_client *client);
 
 /* want.c */
 int hf__want_check(const hf_client *client, const hf_want *wants, size_t count,

@@ -136,10 +136,10 @@ void *hf__handle_new(enum handle_kind kind, size_t size, size_t keep)
     return handle;
 }
 
-void hf__handle_shelve(void *object)
+void hf__handle_recycle(void *object)
 {
     struct handle *handle = object;
-    if (hf__handle_worn(handle))
+    if (hf__handle_used_up(handle))
         return; /* it stays in the table, stale for ever */
     pthread_mutex_lock(&lists_lock);
     handle->next = lists[handle->kind];
@@ -150,7 +150,7 @@ void hf__handle_shelve(void *object)
 void hf__handle_retire(void *object)
 {
     hf__handle_close(object);
-    hf__handle_shelve(object);
+    hf__handle_recycle(object);
 }
 
 void hf__debug_trim(void)

@@ -39,10 +39,10 @@ enum handle_kind { HANDLE_CLIENT = 0, HANDLE_HOLD = 1, HANDLE_KINDS };
 void *hf__handle_new(enum handle_kind kind, size_t size, size_t keep);
 
 /* Makes every handle to it stale, and puts it on the free list: hf__handle_close, then
- * hf__handle_shelve. A caller with a free list of its own uses the halves and asks
- * hf__handle_worn in between. */
+ * hf__handle_recycle. A caller with a free list of its own uses the halves and asks
+ * hf__handle_used_up in between. */
 void hf__handle_retire(void *object);
-void hf__handle_shelve(void *object);
+void hf__handle_recycle(void *object);
 
 static inline void hf__handle_close(struct handle *handle)
 {
@@ -56,7 +56,7 @@ static inline void hf__handle_open(struct handle *handle)
 }
 
 /* Its generations are used up. */
-static inline bool hf__handle_worn(const struct handle *handle)
+static inline bool hf__handle_used_up(const struct handle *handle)
 {
     return atomic_load_explicit(&handle->generation, memory_order_relaxed) >=
            HANDLE_GENERATION_MAX;

@@ -67,8 +67,9 @@ void hf__hold_free(struct hf_hold *hold)
     hold->parts = &hold->one;
     hf__handle_close(&hold->handle);
     atomic_store_explicit(&hold->count, 0, memory_order_relaxed);
-    if (client->free_holds_count >= FREE_HOLDS_MAX || hf__handle_worn(&hold->handle)) {
-        hf__handle_shelve(hold);
+    if (client->free_holds_count >= FREE_HOLDS_MAX ||
+        hf__handle_used_up(&hold->handle)) {
+        hf__handle_recycle(hold);
         return;
     }
     hold->handle.next = client->free_holds;
@@ -94,7 +95,7 @@ void hf__hold_discard(struct hf_hold *hold, uint32_t tag)
     if (!alone)
         pthread_mutex_unlock(&client->lock);
     if (live)
-        hf__handle_shelve(hold);
+        hf__handle_recycle(hold);
 }
 
 void hf__hold_take(struct hf_hold *hold, uint32_t index, struct claim *claim)
@@ -111,7 +112,7 @@ static int64_t doubt_at(const struct claim *claim)
 {
     if (!claim->renew || claim->valid_until == HF_NEVER)
         return HF_NEVER;
-    return claim->asked_at + claim->piece_ns * 2 / 3;
+    return claim->lease_since + claim->piece_ns * 2 / 3;
 }
 
 void hf__hold_refresh(struct hf_hold *hold)
@@ -153,7 +154,7 @@ struct hf_hold *hf__hold_peek(const hf_hold *handle)
     return hold;
 }
 
-struct hf_hold *hf__hold_enter(const hf_hold *handle, int *ret_rc, hf_error *why)
+struct hf_hold *hf__hold_lock(const hf_hold *handle, int *ret_rc, hf_error *why)
 {
     struct hf_hold *hold = hf__hold_peek(handle);
     if (!hold) {
@@ -267,18 +268,18 @@ int hf__hold_fail_lost(const struct hf_hold *hold, hf_error *why)
 
 /* ---- watching ------------------------------------------------------------------ */
 
-void hf__hold_tell(struct hf_hold *hold, enum hf_event event)
+void hf__hold_notify(struct hf_hold *hold, enum hf_event event)
 {
     struct hold_watch *watch = hold->watch;
     if (!watch)
         hold->revoked |= event == HF_EVENT_REVOKED;
-    if (!watch || watch->lost_told)
+    if (!watch || watch->lost_notified)
         return;
-    watch->lost_told = event == HF_EVENT_LOST;
+    watch->lost_notified = event == HF_EVENT_LOST;
     watch->pending |= 1u << event;
     if (!hf__linked(&watch->link))
         hf__list_push_back(&hold->client->alerts, &watch->link);
-    hf__call_due(hold->client);
+    hf__signal_calls(hold->client);
 }
 
 static void show_interest(struct hf_hold *hold)
@@ -310,20 +311,20 @@ int hf__hold_watch(struct hf_hold *hold, hf_watch_cb *callback, void *user,
     watch->hold = hold;
     watch->callback = callback;
     watch->user = user;
-    watch->lost_told = false;
+    watch->lost_notified = false;
     show_interest(hold);
     if (hold->revoked)
-        hf__hold_tell(hold, HF_EVENT_REVOKED);
+        hf__hold_notify(hold, HF_EVENT_REVOKED);
     hold->revoked = false;
     if (hold_is_lost(hold))
-        hf__hold_tell(hold, HF_EVENT_LOST);
+        hf__hold_notify(hold, HF_EVENT_LOST);
     return 0;
 }
 
 /* ---- letting go ---------------------------------------------------------------- */
 
 /* Parts the hold from its claims; those nobody else has are given up. */
-static void release_parts(struct hf_hold *hold, struct hf_op *leaver)
+static void release_parts(struct hf_hold *hold, struct hf_op *withdraw_op)
 {
     for (uint32_t i = hold->count; i-- > 0;) {
         struct claim *claim = hold->parts[i].claim;
@@ -332,7 +333,7 @@ static void release_parts(struct hf_hold *hold, struct hf_op *leaver)
         hf__list_remove(&hold->parts[i].link);
         hold->parts[i].claim = NULL;
         if (--claim->holders == 0)
-            hf__claim_release(claim, leaver);
+            hf__claim_release(claim, withdraw_op);
     }
 }
 
@@ -362,7 +363,7 @@ HF_SLOW_WAY static int release_waiting(struct hf_hold *hold, hf_error *why)
     hf__op_init(&op, hold->client, OP_RELEASE);
     op.reserved = hf__loop_reserve(&hold->client->loop) == 0;
     start_release(&op, hold);
-    hf__settle(op.client);
+    hf__run_ready(op.client);
     if (!op.finished && hf__loop_ensure(&op.client->loop, NULL) == 0)
         hf__op_await(&op, HF_NEVER);
     if (op.rc != 0 && why)
@@ -379,7 +380,7 @@ HF_SLOW_WAY static int await_leaving(struct claim *claim, hf_error *why)
     op.reserved = hf__loop_reserve(&client->loop) == 0;
     op.pending = 1;
     /* cppcheck-suppress autoVariables; the op ends before this call does */
-    claim->leaver = &op;
+    claim->withdraw_op = &op;
     hf__list_push_back(&client->ops, &op.all);
     hf__op_timer(&op, hf__now() + client->request_ns);
     if (hf__loop_ensure(&client->loop, NULL) == 0)
@@ -405,13 +406,13 @@ int hf__hold_release(struct hf_hold *hold, hf_error *why)
     claim->holders = 0;
     if (hf__claim_hand_off(claim))
         return 0;
-    hf__claim_leave(claim, NULL);
-    if (claim->state != CLAIM_LEFT)
+    hf__claim_withdraw(claim, NULL);
+    if (claim->state != CLAIM_WITHDRAWN)
         return await_leaving(claim, why);
     bool gone = claim->withdrawal == HF_GONE;
     if (gone || hf__list_first(&claim->ops) || claim->pinned || claim->ttl_ns ||
         claim->ticket.note[0] || (claim->ticket.flags & HF_TICKET_YIELD))
-        hf__claim_left(claim);
+        hf__claim_withdrawn(claim);
     else
         hf__claim_cool(claim);
     return gone ? hf__fail(why, HF_ELOST, "the lock was gone before it was released")

@@ -4,7 +4,7 @@
  *
  * Called by the store, under the client's lock, inside one of its functions or from a
  * descriptor's or timer's callback. Nothing here calls the store: a claim is marked and
- * put on client->ready, and hf__settle() acts on it later. Answers that come too late
+ * put on client->ready, and hf__run_ready() acts on it later. Answers that come too late
  * (the claim has moved on) are dropped: whoever moved it on has taken care.
  */
 #include "client.h"
@@ -71,7 +71,7 @@ static void host_granted(struct hf_host *host, struct hf_ticket *ticket,
         return;
     }
     hf__claim_granted(claim, grant);
-    hf__claim_supersede(claim);
+    hf__claim_end_older(claim);
 }
 
 static void host_queued(struct hf_host *host, struct hf_ticket *ticket,
@@ -110,7 +110,7 @@ static void host_busy(struct hf_host *host, struct hf_ticket *ticket)
         return;
     claim->state = CLAIM_BUSY;
     hf__claim_timer(claim, HF_NEVER);
-    hf__claim_tell(claim);
+    hf__claim_mark_ready(claim);
 }
 
 static void keep_sentence(struct claim *claim, const hf_error *why)
@@ -146,7 +146,7 @@ static void host_failed(struct hf_host *host, struct hf_ticket *ticket,
     }
     claim->state = CLAIM_FAILED;
     hf__claim_timer(claim, HF_NEVER);
-    hf__claim_tell(claim);
+    hf__claim_mark_ready(claim);
 }
 
 static void host_withdrawn(struct hf_host *host, struct hf_ticket *ticket,
@@ -154,18 +154,18 @@ static void host_withdrawn(struct hf_host *host, struct hf_ticket *ticket,
 {
     (void)host;
     struct claim *claim = claim_of(ticket);
-    if (claim->state != CLAIM_LEAVING)
+    if (claim->state != CLAIM_WITHDRAWING)
         return;
     if (answer == HF_WITHDRAWAL_UNKNOWN || answer == HF_WITHDRAWAL_UNSENT) {
         claim->unsent = answer == HF_WITHDRAWAL_UNSENT;
         hf__claim_timer(claim, backoff(claim));
         return;
     }
-    claim->state = CLAIM_LEFT;
+    claim->state = CLAIM_WITHDRAWN;
     claim->withdrawal = (uint8_t)answer;
     if (claim->timer.slot)
         hf__claim_timer(claim, HF_NEVER);
-    hf__claim_tell(claim);
+    hf__claim_mark_ready(claim);
 }
 
 static void host_renewed(struct hf_host *host, struct hf_ticket *ticket,
@@ -190,7 +190,7 @@ static void host_event(struct hf_host *host, struct hf_ticket *ticket,
         return;
     }
     for (HF_EACH(link, &claim->parts))
-        hf__hold_tell(HF_CONTAINER(link, struct hold_part, link)->hold, event);
+        hf__hold_notify(HF_CONTAINER(link, struct hold_part, link)->hold, event);
 }
 
 static void host_reason(struct hf_host *host, struct hf_ticket *ticket,

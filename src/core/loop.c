@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A small loop on epoll. Who drives it changes from moment to moment (wait.c): a
+ * A small loop on epoll. Who drives it changes from moment to moment (driver.c): a
  * blocking caller, the background thread, or the user's own loop through the epoll
  * descriptor.
  *

@@ -28,12 +28,12 @@ int64_t hf__confirm_until(const hf_client *client)
 }
 
 /* A hold that was lost before stays lost; of anything else the outcome is open. */
-static void give_up_waiting_for_leave(struct hf_op *op)
+static void give_up_waiting(struct hf_op *op)
 {
     for (HF_EACH(link, &op->client->claims)) {
         struct claim *claim = HF_CONTAINER(link, struct claim, all);
-        if (claim->leaver == op)
-            claim->leaver = NULL; /* its timer goes on asking the store */
+        if (claim->withdraw_op == op)
+            claim->withdraw_op = NULL; /* its timer goes on asking the store */
     }
     op->pending = 0;
     hf__need_thread(op->client, NULL);
@@ -62,13 +62,13 @@ static void op_timeout(void *arg)
 {
     struct hf_op *op = arg;
     if (op->undoing || op->kind == OP_RELEASE)
-        give_up_waiting_for_leave(op);
+        give_up_waiting(op);
     else if (op->kind == OP_ACQUIRE || op->kind == OP_LATCH)
         acquire_timeout(op);
     else if (op->kind == OP_REQUEST)
         hf__request_timeout(op);
     else
-        hf__ask_timeout(op);
+        hf__check_timeout(op);
 }
 
 void hf__op_init(struct hf_op *op, hf_client *client, enum op_kind kind)
@@ -100,9 +100,9 @@ void hf__op_timer(struct hf_op *op, int64_t at_ns)
 
 void hf__op_wake(struct hf_op *op)
 {
-    if (op->leading && !op->client->loop.sleeping)
+    if (op->driving && !op->client->loop.sleeping)
         return; /* it is the one who tells us */
-    if (op->leading)
+    if (op->driving)
         hf__loop_kick(&op->client->loop);
     else if (op->wake)
         pthread_cond_signal(op->wake);
@@ -126,7 +126,7 @@ void hf__op_finish(struct hf_op *op, int rc)
     hf__list_remove(&op->all);
     if (op->heap && (op->callback.done || op->abandoned)) {
         hf__list_push_back(&client->calls, &op->link);
-        hf__call_due(client);
+        hf__signal_calls(client);
     } else if (op->asleep) {
         hf__op_wake(op);
     }
@@ -134,7 +134,7 @@ void hf__op_finish(struct hf_op *op, int rc)
 
 /* In a forked child hf_close() goes through what the client had, unless a thread of the
  * parent was inside: then neither is touched. */
-void hf__op_part(struct hf_op *op)
+void hf__op_forget_in_child(struct hf_op *op)
 {
     hf_client *client = op->client;
     if (pthread_mutex_trylock(&client->lock) != 0)

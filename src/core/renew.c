@@ -26,7 +26,7 @@ int64_t hf__drift(int64_t ttl_ns)
     return ttl_ns / 100;
 }
 
-/* A store may give less than was asked, and is not believed if it says that it gave
+/* A store may give less than was call, and is not believed if it says that it gave
  * more. */
 struct hf_lease hf__lease_in_bounds(const struct claim *claim, int64_t since_ns,
                                     int64_t ttl_ns)
@@ -44,7 +44,7 @@ struct hf_lease hf__lease_in_bounds(const struct claim *claim, int64_t since_ns,
 void hf__lease_end_words(const struct claim *claim, char *text, size_t size)
 {
     int64_t now = hf__now();
-    long long ms = (long long)((now - claim->asked_at) / HF_NS_PER_MS);
+    long long ms = (long long)((now - claim->lease_since) / HF_NS_PER_MS);
     if (now >= claim->end_at && !claim->fixed_end)
         snprintf(text, size, "its longest time (max_hold_ms) is over");
     else if (claim->renew && !claim->fixed_end)
@@ -106,12 +106,12 @@ void hf__renew_schedule(struct claim *claim)
 {
     if (claim->valid_until == HF_NEVER || claim->state != CLAIM_HELD)
         return;
-    if (!claim->renew || claim->asked_at + claim->piece_ns / 3 >= claim->end_at) {
+    if (!claim->renew || claim->lease_since + claim->piece_ns / 3 >= claim->end_at) {
         hf__claim_timer(claim, claim->valid_until);
         return;
     }
     if (!hf__linked(&claim->renewal))
-        schedule_at(claim, claim->asked_at + claim->piece_ns / 3);
+        schedule_at(claim, claim->lease_since + claim->piece_ns / 3);
 }
 
 void hf__renew_stop(struct claim *claim)
@@ -205,15 +205,15 @@ static void renew_one(struct claim *claim, enum hf_renew_mode mode)
 
 /* ---- answers ------------------------------------------------------------------- */
 
-static void tell_doubt(struct claim *claim, int64_t now)
+static void notify_doubtful(struct claim *claim, int64_t now)
 {
-    if (claim->doubt_told || !claim->renew ||
-        now < claim->asked_at + claim->piece_ns * 2 / 3)
+    if (claim->doubt_notified || !claim->renew ||
+        now < claim->lease_since + claim->piece_ns * 2 / 3)
         return;
-    claim->doubt_told = true;
+    claim->doubt_notified = true;
     for (HF_EACH(link, &claim->parts))
-        hf__hold_tell(HF_CONTAINER(link, struct hold_part, link)->hold,
-                      HF_EVENT_DOUBTFUL);
+        hf__hold_notify(HF_CONTAINER(link, struct hold_part, link)->hold,
+                        HF_EVENT_DOUBTFUL);
 }
 
 void hf__renew_timeout(struct claim *claim)
@@ -223,7 +223,7 @@ void hf__renew_timeout(struct claim *claim)
         hf__claim_lost(claim, NULL);
         return;
     }
-    tell_doubt(claim, now);
+    notify_doubtful(claim, now);
     if (!claim->renew || now >= claim->end_at) {
         hf__claim_timer(claim, claim->valid_until);
         return;
@@ -234,14 +234,14 @@ void hf__renew_timeout(struct claim *claim)
 
 static void renewed(struct claim *claim, const struct hf_lease *lease)
 {
-    if (lease->since_ns < claim->asked_at)
+    if (lease->since_ns < claim->lease_since)
         return; /* older than what we know */
     hf__take_piece(claim, lease->ttl_ns, lease_wanted(claim, lease->since_ns));
-    claim->asked_at = lease->since_ns;
+    claim->lease_since = lease->since_ns;
     claim->valid_until = end_of(lease->since_ns, lease->ttl_ns);
     if (lease->since_ns <= claim->renew_sent) /* maybe of the one before it */
         believe_less(claim);
-    claim->doubt_told = false;
+    claim->doubt_notified = false;
     hf__claim_timer(claim, HF_NEVER);
     refresh_holds(claim);
     hf__list_remove(&claim->renewal);
@@ -258,9 +258,9 @@ static bool has_lapsed(struct claim *claim)
 }
 
 /* Ends the calls that this answers: those made before its request was sent. */
-static void end_askers(struct claim *claim, int64_t since_ns, bool renewed)
+static void end_checks(struct claim *claim, int64_t since_ns, bool renewed)
 {
-    for (HF_EACH_SAFE(link, &claim->askers)) {
+    for (HF_EACH_SAFE(link, &claim->checks)) {
         struct hf_op *op = HF_CONTAINER(link, struct hf_op, link);
         if (op->asked_ns <= since_ns && (renewed || !op->extend))
             hf__op_finish(op, 0);
@@ -271,7 +271,7 @@ static void end_askers(struct claim *claim, int64_t since_ns, bool renewed)
  * that is back at once. */
 static void ask_again_soon(struct claim *claim, int64_t now)
 {
-    for (HF_EACH(link, &claim->askers)) {
+    for (HF_EACH(link, &claim->checks)) {
         struct hf_op *op = HF_CONTAINER(link, struct hf_op, link);
         int64_t at = now + (AGAIN_NS << (op->tries < 5 ? op->tries : 5));
         op->resend = true;
@@ -300,10 +300,10 @@ void hf__renew_answer(struct claim *claim, enum hf_renewal answer,
             hf__claim_lost(claim, NULL);
             break;
         }
-        end_askers(claim, lease.since_ns, true);
+        end_checks(claim, lease.since_ns, true);
         break;
     case HF_STILL_HELD:
-        end_askers(claim, lease.since_ns, false);
+        end_checks(claim, lease.since_ns, false);
         break;
     case HF_RENEWAL_LOST:
         hf__claim_lost(claim,
@@ -317,7 +317,7 @@ void hf__renew_answer(struct claim *claim, enum hf_renewal answer,
 
 /* ---- verify and extend ---------------------------------------------------------- */
 
-void hf__ask_timeout(struct hf_op *op)
+void hf__check_timeout(struct hf_op *op)
 {
     if (!op->resend || hf__now() >= op->deadline) {
         hf__op_finish(op, hf__fail_code(&op->why, HF_EUNREACHABLE));
@@ -329,14 +329,14 @@ void hf__ask_timeout(struct hf_op *op)
     renew_one(op->one, op->extend ? HF_RENEW : HF_CHECK);
 }
 
-static int ask_one(struct hf_hold *hold, struct claim *claim, int64_t ttl_ns,
-                   bool extend, hf_error *why)
+static int check_claim(struct hf_hold *hold, struct claim *claim, int64_t ttl_ns,
+                       bool extend, hf_error *why)
 {
     hf_client *client = hold->client;
     if (claim->state != CLAIM_HELD)
         return hf__hold_fail_lost(hold, why);
     struct hf_op op;
-    hf__op_init(&op, client, OP_RENEW);
+    hf__op_init(&op, client, OP_CHECK);
     int rc = hf__loop_reserve(&client->loop);
     if (rc != 0)
         return hf__fail_code(why, rc);
@@ -347,7 +347,7 @@ static int ask_one(struct hf_hold *hold, struct claim *claim, int64_t ttl_ns,
     op.deadline = op.asked_ns + client->request_ns;
     hf__op_timer(&op, op.deadline);
     hf__list_push_back(&client->ops, &op.all);
-    hf__list_push_back(&claim->askers, &op.link);
+    hf__list_push_back(&claim->checks, &op.link);
     if (extend) {
         if (claim->fixed_end)
             claim->end_at = hf__now() + ttl_ns;
@@ -357,7 +357,7 @@ static int ask_one(struct hf_hold *hold, struct claim *claim, int64_t ttl_ns,
         prepare(claim, hf__now());
     }
     renew_one(claim, extend ? HF_RENEW : HF_CHECK);
-    hf__settle(client);
+    hf__run_ready(client);
     if (!op.finished) {
         rc = hf__loop_ensure(&client->loop, &op.why);
         if (rc != 0)
@@ -390,7 +390,7 @@ static int renew_from_now(struct claim *claim, hf_error *why)
 }
 
 /* Claim by claim; the hold may be released by another thread between two of them. */
-int hf__hold_ask(struct hf_hold *hold, int64_t ttl_ns, bool extend, hf_error *why)
+int hf__hold_check(struct hf_hold *hold, int64_t ttl_ns, bool extend, hf_error *why)
 {
     uint32_t tag = hold->handle.generation;
     int64_t left;
@@ -404,7 +404,7 @@ int hf__hold_ask(struct hf_hold *hold, int64_t ttl_ns, bool extend, hf_error *wh
         if (rc == 0 && extend)
             rc = renew_from_now(claim, why);
         if (rc == 0)
-            rc = ask_one(hold, claim, ttl_ns, extend, why);
+            rc = check_claim(hold, claim, ttl_ns, extend, why);
         if (rc != 0)
             return rc;
         if (!hf__handle_live(&hold->handle, tag))

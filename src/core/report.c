@@ -16,9 +16,9 @@
 /* However much a store has to tell: more is taken for a store that will not end. */
 #define BYTES_MAX ((size_t)256 << 20)
 
-static struct asked *asked_of(struct hf_request *request)
+static struct request_call *call_of(struct hf_request *request)
 {
-    return HF_CONTAINER(request, struct asked, request);
+    return HF_CONTAINER(request, struct request_call, request);
 }
 
 hf_report *hf__report_new(void)
@@ -68,18 +68,18 @@ static const char *or_empty(const char *text)
 
 void hf__report_add(struct hf_request *request, const hf_entry *entry)
 {
-    struct asked *asked = asked_of(request);
+    struct request_call *call = call_of(request);
     const char *name = or_empty(entry->name), *host = or_empty(entry->host);
     const char *program = or_empty(entry->program), *note = or_empty(entry->note);
     size_t size = strlen(name) + strlen(host) + strlen(program) + strlen(note) + 4;
-    if (asked->no_memory)
+    if (call->no_memory)
         return;
-    asked->report->bytes += sizeof(*entry) + size;
-    bool fits = asked->report->bytes <= BYTES_MAX;
-    hf_entry *copy = fits ? next_entry(asked->report) : NULL;
+    call->report->bytes += sizeof(*entry) + size;
+    bool fits = call->report->bytes <= BYTES_MAX;
+    hf_entry *copy = fits ? next_entry(call->report) : NULL;
     char *strings = copy ? hf__alloc(size) : NULL;
     if (!strings) {
-        asked->no_memory = true;
+        call->no_memory = true;
         return;
     }
     *copy = *entry;
@@ -88,14 +88,14 @@ void hf__report_add(struct hf_request *request, const hf_entry *entry)
     strings = append(strings, host, &copy->host);
     strings = append(strings, program, &copy->program);
     append(strings, note, &copy->note);
-    asked->report->count++;
+    call->report->count++;
 }
 
 /* Few findings and one at a time: kept sorted by inserting each where it belongs. */
 void hf__report_find(struct hf_request *request, const hf_finding *finding)
 {
-    struct asked *asked = asked_of(request);
-    hf_report *report = asked->report;
+    struct request_call *call = call_of(request);
+    hf_report *report = call->report;
     const char *topic = or_empty(finding->topic), *what = or_empty(finding->what);
     const char *fix = or_empty(finding->fix);
     size_t size = sizeof(hf_finding), count = report->finding_count;
@@ -106,7 +106,7 @@ void hf__report_find(struct hf_request *request, const hf_finding *finding)
     char *strings = hf__alloc(strlen(topic) + strlen(what) + strlen(fix) + 3);
     if (!findings || !strings) {
         hf__free(strings);
-        asked->no_memory = true;
+        call->no_memory = true;
         return;
     }
     size_t at = count;
@@ -123,12 +123,12 @@ void hf__report_find(struct hf_request *request, const hf_finding *finding)
 
 void hf__report_cell(struct hf_request *request, const void *data, size_t len)
 {
-    struct asked *asked = asked_of(request);
-    hf__free(asked->cell);
-    asked->cell = hf__alloc(len + 1);
-    asked->cell_len = len;
-    if (!asked->cell)
-        asked->no_memory = true;
+    struct request_call *call = call_of(request);
+    hf__free(call->cell);
+    call->cell = hf__alloc(len + 1);
+    call->cell_len = len;
+    if (!call->cell)
+        call->no_memory = true;
     else if (len)
-        memcpy(asked->cell, data, len);
+        memcpy(call->cell, data, len);
 }

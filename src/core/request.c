@@ -25,19 +25,19 @@
 
 enum { REQUEST_TRIES = 3 };
 
-static struct asked *asked_of(struct hf_op *op)
+static struct request_call *call_of(struct hf_op *op)
 {
-    return HF_CONTAINER(op, struct asked, op);
+    return HF_CONTAINER(op, struct request_call, op);
 }
 
 struct hf_op *hf__request_op(struct hf_request *request)
 {
-    return &HF_CONTAINER(request, struct asked, request)->op;
+    return &HF_CONTAINER(request, struct request_call, request)->op;
 }
 
 struct hf_request *hf__op_request(struct hf_op *op)
 {
-    return op->kind == OP_REQUEST ? &asked_of(op)->request : NULL;
+    return op->kind == OP_REQUEST ? &call_of(op)->request : NULL;
 }
 
 static bool changes_something(int32_t verb)
@@ -59,32 +59,32 @@ static bool is_last_try(const struct hf_op *op)
 
 static void request_send(struct hf_op *op)
 {
-    struct asked *asked = asked_of(op);
+    struct request_call *call = call_of(op);
     op->resend = false;
     op->tries++;
-    if (asked->report) {
-        hf__report_free(asked->report);
-        asked->report = hf__report_new();
-        asked->no_memory = !asked->report;
+    if (call->report) {
+        hf__report_free(call->report);
+        call->report = hf__report_new();
+        call->no_memory = !call->report;
     }
-    if (asked->no_memory) {
+    if (call->no_memory) {
         hf__op_finish(op, hf__fail_code(&op->why, HF_ENOMEM));
         return;
     }
-    request_timer(op, hf__now() + asked->answer_ns);
-    op->client->store->ask(op->client->session, &asked->request);
+    request_timer(op, hf__now() + call->answer_ns);
+    op->client->store->ask(op->client->session, &call->request);
 }
 
 static void request_end(struct hf_op *op, int rc)
 {
-    struct asked *asked = asked_of(op);
+    struct request_call *call = call_of(op);
     if (rc == HF_EUNREACHABLE && op->outcome_open &&
-        changes_something(asked->request.verb))
+        changes_something(call->request.verb))
         rc = hf__fail_code(&op->why, HF_EUNCERTAIN);
-    else if (rc == HF_ENOENT && op->outcome_open && asked->request.verb == HF_ADOPT)
+    else if (rc == HF_ENOENT && op->outcome_open && call->request.verb == HF_ADOPT)
         rc = hf__fail(&op->why, HF_ELOST,
                       "the hold is gone; it may have moved here before that");
-    else if (rc == 0 && asked->no_memory)
+    else if (rc == 0 && call->no_memory)
         rc = hf__fail_code(&op->why, HF_ENOMEM);
     hf__op_finish(op, rc);
 }
@@ -114,7 +114,7 @@ void hf__request_answer(struct hf_op *op, int rc, const hf_error *why)
 /* Where there is no room for what comes, it need not go on. */
 void hf__request_progress(struct hf_op *op)
 {
-    int64_t more = asked_of(op)->no_memory ? 0 : op->client->request_ns;
+    int64_t more = call_of(op)->no_memory ? 0 : op->client->request_ns;
     if (!op->finished && !op->resend)
         request_timer(op, hf__now() + more);
 }
@@ -127,10 +127,10 @@ void hf__request_timeout(struct hf_op *op)
         return;
     }
     if (!op->resend) {
-        op->client->store->forget(op->client->session, &asked_of(op)->request);
+        op->client->store->forget(op->client->session, &call_of(op)->request);
         op->outcome_open = true;
     }
-    if (asked_of(op)->no_memory) {
+    if (call_of(op)->no_memory) {
         hf__op_finish(op, hf__fail_code(&op->why, HF_ENOMEM));
         return;
     }
@@ -142,26 +142,26 @@ void hf__request_timeout(struct hf_op *op)
     request_end(op, HF_EUNREACHABLE);
 }
 
-int hf__request(hf_client *client, struct asked *asked, hf_error *why)
+int hf__request(hf_client *client, struct request_call *call, hf_error *why)
 {
-    struct hf_op *op = &asked->op;
+    struct hf_op *op = &call->op;
     hf__op_init(op, client, OP_REQUEST);
-    op->deadline = asked->until ? asked->until : HF_NEVER;
-    asked->answer_ns = (op->deadline - hf__now()) / REQUEST_TRIES;
-    if (asked->answer_ns > client->request_ns)
-        asked->answer_ns = client->request_ns;
+    op->deadline = call->until ? call->until : HF_NEVER;
+    call->answer_ns = (op->deadline - hf__now()) / REQUEST_TRIES;
+    if (call->answer_ns > client->request_ns)
+        call->answer_ns = client->request_ns;
     int rc = hf__loop_reserve(&client->loop);
     if (rc != 0)
         return hf__fail_code(why, rc);
     op->reserved = true;
     hf__list_push_back(&client->ops, &op->all);
-    if (hf__random(&client->ids, &asked->request.id, sizeof(asked->request.id)) != 0)
+    if (hf__random(&client->ids, &call->request.id, sizeof(call->request.id)) != 0)
         hf__op_finish(op, hf__fail_code(&op->why, HF_ESYSTEM));
     else
         request_send(op);
-    hf__settle(client);
+    hf__run_ready(client);
     if (!op->finished && (rc = hf__loop_ensure(&client->loop, &op->why)) != 0) {
-        client->store->forget(client->session, &asked->request);
+        client->store->forget(client->session, &call->request);
         hf__op_finish(op, rc);
     }
     hf__op_await(op, HF_NEVER);
@@ -192,18 +192,18 @@ static const char *verb_name(int verb)
     return names[verb];
 }
 
-int hf__request_named(hf_client *client, struct asked *asked, int verb,
+int hf__request_named(hf_client *client, struct request_call *call, int verb,
                       const char *name, uint64_t number, hf_error *why)
 {
     if (!(client->caps & verb_capability(verb)))
         return hf__fail(why, HF_EUNSUPPORTED, "the %s store has no %s here",
                         client->store->name, verb_name(verb));
-    asked->request.verb = verb;
-    asked->request.name = name;
-    asked->request.name_len = (uint32_t)strlen(name);
-    asked->request.name_hash = hf__text_hash(name, asked->request.name_len);
-    asked->request.number = number;
-    return hf__request(client, asked, why);
+    call->request.verb = verb;
+    call->request.name = name;
+    call->request.name_len = (uint32_t)strlen(name);
+    call->request.name_hash = hf__text_hash(name, call->request.name_len);
+    call->request.number = number;
+    return hf__request(client, call, why);
 }
 
 /* ---- about a hold --------------------------------------------------------------- */
@@ -219,10 +219,10 @@ int hf__downgrade(struct hf_hold *hold, size_t index, hf_error *why)
     int64_t left;
     if (claim->state != CLAIM_HELD || hf__hold_state(hold, &left) == HF_LOST)
         return hf__hold_fail_lost(hold, why);
-    struct asked asked = { .request = { .ticket = &claim->ticket } };
+    struct request_call call = { .request = { .ticket = &claim->ticket } };
     claim->requests++; /* whoever releases the hold meanwhile ends the request */
-    int rc = hf__request_named(hold->client, &asked, HF_DOWNGRADE, claim->ticket.name,
-                               0, why);
+    int rc = hf__request_named(hold->client, &call, HF_DOWNGRADE, claim->ticket.name, 0,
+                               why);
     if (!hf__handle_live(&hold->handle, tag) || hold->parts[index].claim != claim)
         return rc;
     claim->requests--;
@@ -318,7 +318,7 @@ static struct claim *adopted_claim(hf_client *client, const struct parsed_id *pa
     claim->fixed = (options->flags & HF_FIXED) != 0;
     claim->renew =
         claim->ttl_ns && !claim->fixed && claim->ttl_ns != claim->max_hold_ns;
-    claim->asked_at = hf__now();
+    claim->lease_since = hf__now();
     return claim;
 }
 
@@ -350,14 +350,14 @@ int hf__adopt(hf_client *client, const char *id, const hf_acquire_options *optio
         return rc;
     struct claim *claim = adopted_claim(client, &parsed, options);
     struct hf_hold *hold = claim ? hf__hold_new(client, 1) : NULL;
-    struct asked asked = { .request = { .other = parsed.ticket } };
+    struct request_call call = { .request = { .other = parsed.ticket } };
     rc = hold ? 0 : hf__fail_code(why, HF_ENOMEM);
     if (rc == 0 && claim->renew)
         rc = hf__need_timers(client, why);
     if (rc == 0) {
-        asked.request.ticket = &claim->ticket;
-        asked.until = adopt_until(client, options->timeout_ms);
-        rc = hf__request_named(client, &asked, HF_ADOPT, claim->ticket.name,
+        call.request.ticket = &claim->ticket;
+        call.until = adopt_until(client, options->timeout_ms);
+        rc = hf__request_named(client, &call, HF_ADOPT, claim->ticket.name,
                                parsed.numbers[0], why);
     }
     if (rc == 0 && client->closing) /* in the moment in which the answer came */
@@ -370,7 +370,7 @@ int hf__adopt(hf_client *client, const char *id, const hf_acquire_options *optio
         return rc;
     }
     claim->state = CLAIM_ASKED;
-    hf__claim_granted(claim, &asked.request.grant);
+    hf__claim_granted(claim, &call.request.grant);
     hf__list_remove(&claim->ready);
     claim->holders = 1;
     hold->detached = (options->flags & HF_DETACHED) != 0;

@@ -4,7 +4,7 @@
  *
  * The common case has its own short way: one want, granted by the store inside the
  * call, needs no op at all (ask_at_once). Memory for the hold is set aside before the
- * store is asked, so that a grant never meets an empty heap. How it goes on is in
+ * store is call, so that a grant never meets an empty heap. How it goes on is in
  * acquire.c.
  */
 #include "client.h"
@@ -41,7 +41,7 @@ static struct owner owner_of(const hf_acquire_options *options)
     return (struct owner){ mine, true };
 }
 
-/* A permit that expires has a lease, asked for or not. */
+/* A permit that expires has a lease, call for or not. */
 static bool any_expires(const hf_want *wants, size_t count)
 {
     for (size_t i = 0; i < count; i++)
@@ -226,13 +226,13 @@ static int64_t op_deadline(const struct hf_op *op, int64_t timeout_ms, int64_t n
 static int op_park(struct hf_op *op, int64_t timeout_ms)
 {
     hf_client *client = op->client;
-    hf__settle(client);
+    hf__run_ready(client);
     if (op->finished)
         return 0;
     int rc = hf__loop_ensure(&client->loop, &op->why);
     if (rc != 0) {
         hf__acquire_undo(op, rc);
-        hf__settle(client);
+        hf__run_ready(client);
     } else if (!op->undoing) {
         if (!op->deadline)
             op->deadline = op_deadline(op, timeout_ms, hf__now());

@@ -30,8 +30,8 @@ const char *const mutant_names[MUTANTS] = {
 
 void __real_hf__claim_granted(struct claim *claim, const struct hf_grant *grant);
 void __wrap_hf__claim_granted(struct claim *claim, const struct hf_grant *grant);
-void __real_hf__claim_tell(struct claim *claim);
-void __wrap_hf__claim_tell(struct claim *claim);
+void __real_hf__claim_mark_ready(struct claim *claim);
+void __wrap_hf__claim_mark_ready(struct claim *claim);
 void __real_hf__renew_answer(struct claim *claim, enum hf_renewal answer,
                              const struct hf_lease *given);
 void __wrap_hf__renew_answer(struct claim *claim, enum hf_renewal answer,
@@ -45,8 +45,8 @@ void __real_hf__op_wake(struct hf_op *op);
 void __wrap_hf__op_wake(struct hf_op *op);
 void __real_hf__acquire_undo(struct hf_op *op, int rc);
 void __wrap_hf__acquire_undo(struct hf_op *op, int rc);
-void __real_hf__claim_release(struct claim *claim, struct hf_op *leaver);
-void __wrap_hf__claim_release(struct claim *claim, struct hf_op *leaver);
+void __real_hf__claim_release(struct claim *claim, struct hf_op *withdraw_op);
+void __wrap_hf__claim_release(struct claim *claim, struct hf_op *withdraw_op);
 struct claim *__real_hf__claim_offered(hf_client *client, const char *name, size_t len,
                                        uint32_t hash);
 struct claim *__wrap_hf__claim_offered(hf_client *client, const char *name, size_t len,
@@ -64,10 +64,10 @@ void __wrap_hf__claim_granted(struct claim *claim, const struct hf_grant *grant)
     __real_hf__claim_granted(claim, &late);
 }
 
-void __wrap_hf__claim_tell(struct claim *claim)
+void __wrap_hf__claim_mark_ready(struct claim *claim)
 {
     if (mutant != MUTANT_CORE_NO_WORD || !dice_chance(5))
-        __real_hf__claim_tell(claim);
+        __real_hf__claim_mark_ready(claim);
 }
 
 void __wrap_hf__renew_answer(struct claim *claim, enum hf_renewal answer,
@@ -109,10 +109,10 @@ void __wrap_hf__acquire_undo(struct hf_op *op, int rc)
     undoing = false;
 }
 
-void __wrap_hf__claim_release(struct claim *claim, struct hf_op *leaver)
+void __wrap_hf__claim_release(struct claim *claim, struct hf_op *withdraw_op)
 {
     if (mutant != MUTANT_OFFER_KEPT || !undoing || !claim->offered)
-        __real_hf__claim_release(claim, leaver);
+        __real_hf__claim_release(claim, withdraw_op);
 }
 
 struct claim *__wrap_hf__claim_offered(hf_client *client, const char *name, size_t len,

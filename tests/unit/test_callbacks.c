@@ -98,12 +98,12 @@ static hf_hold *watched(hf_client *client, hf_watch_cb **next)
     int rc = 0;
     ck_assert_int_eq(hf_lock(client, "thing", 0, &hold, NULL), 0);
     ck_assert_int_eq(hf_hold_watch(hold, first_told, next, NULL), 0);
-    hf_client *inside = hf__client_enter(client, &rc, NULL);
+    hf_client *inside = hf__client_lock(client, &rc, NULL);
     struct turn *turn = turn_of("thing");
     turn->held = false;
     turns_host->ops->event(turns_host, turn->ticket, HF_EVENT_REVOKED);
     turns_host->ops->event(turns_host, turn->ticket, HF_EVENT_LOST);
-    hf__client_leave(inside);
+    hf__client_unlock(inside);
     return hold;
 }
 

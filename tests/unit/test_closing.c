@@ -38,9 +38,9 @@ static void stand_still(int signal)
 static int asleep(void)
 {
     int rc = 0;
-    hf_client *inside = hf__client_enter(client, &rc, NULL);
+    hf_client *inside = hf__client_lock(client, &rc, NULL);
     int count = (int)inside->inside;
-    hf__client_leave(inside);
+    hf__client_unlock(inside);
     return count;
 }
 
@@ -101,10 +101,10 @@ START_TEST(closed_between_two_names)
     begin(both, 2, &call);
     deaf = true;
     start(&call, run_extend);
-    hf_client *inside = hf__client_enter(client, &rc, NULL);
+    hf_client *inside = hf__client_lock(client, &rc, NULL);
     lease = (struct hf_lease){ hf__now(), HOUR * HF_NS_PER_MS };
     turns_host->ops->renewed(turns_host, turn_of("one")->ticket, HF_RENEWED, &lease);
-    hf__client_leave(inside);
+    hf__client_unlock(inside);
     close_over(&call);
     ck_assert_int_eq(call.rc, HF_ECLOSED);
     ck_assert_int_eq(hf_release(call.hold, NULL), HF_ECLOSED);
@@ -131,14 +131,14 @@ START_TEST(closed_when_it_was_adopted)
     ck_assert_int_eq(hf_hold_id(call.hold, 0, call.id, sizeof call.id, NULL), 0);
     silent = true;
     start(&call, run_adopt);
-    hf_client *inside = hf__client_enter(client, &rc, NULL);
+    hf_client *inside = hf__client_lock(client, &rc, NULL);
     struct hf_request *request = turns_asked;
     turn_of("thing")->id = request->ticket->id;
     request->grant = (struct hf_grant){ .token = request->number,
                                         .span = 1,
                                         .ttl_ns = request->ticket->ttl_ns };
     turns_host->ops->answered(turns_host, request, 0, NULL);
-    hf__client_leave(inside);
+    hf__client_unlock(inside);
     close_over(&call);
     ck_assert_int_eq(call.rc, HF_ECLOSED);
     ck_assert_ptr_null(call.adopted);

@@ -51,10 +51,10 @@ static void lose(const char *name)
 {
     struct turn *turn = turn_of(name);
     int rc = 0;
-    hf_client *inside = hf__client_enter(client, &rc, NULL);
+    hf_client *inside = hf__client_lock(client, &rc, NULL);
     turn->held = false;
     turns_host->ops->event(turns_host, turn->ticket, HF_EVENT_LOST);
-    hf__client_leave(inside);
+    hf__client_unlock(inside);
 }
 
 /* ---- How long a lease is good for ------------------------------------------------ */
@@ -268,10 +268,10 @@ START_TEST(an_event_after_the_release_is_dropped)
     ck_assert_int_eq(hf_release_async(hold, NULL, NULL, NULL), 0);
     ck_assert_int_ge(withdrawals, 1);
     int rc = 0;
-    hf_client *inside = hf__client_enter(client, &rc, NULL);
+    hf_client *inside = hf__client_lock(client, &rc, NULL);
     turns_host->ops->event(turns_host, turn->ticket, HF_EVENT_LOST);
     turns_host->ops->event(turns_host, turn->ticket, HF_EVENT_REVOKED);
-    hf__client_leave(inside);
+    hf__client_unlock(inside);
     clock_pass(4 * HOUR); /* a renewal would be due, and is not made */
     EVENTUALLY(withdrawals >= 3);
     ck_assert_int_eq(renewals, 0);
@@ -333,14 +333,14 @@ START_TEST(late_answers_change_nothing)
     uint64_t token = hf_hold_token(hold, 0);
     struct hf_ticket *ticket = turn_of("thing")->ticket;
     const struct hf_host_ops *ops = turns_host->ops;
-    hf_client *inside = hf__client_enter(client, &rc, NULL);
+    hf_client *inside = hf__client_lock(client, &rc, NULL);
     ops->withdrawn(turns_host, ticket, HF_GONE);
     ops->busy(turns_host, ticket);
     ops->queued(turns_host, ticket, 1);
     ops->notice(turns_host, ticket);
     ops->failed(turns_host, ticket, &why);
     ops->granted(turns_host, ticket, &other);
-    hf__client_leave(inside);
+    hf__client_unlock(inside);
     ck_assert_int_eq(hf_hold_verify(hold, NULL), 0);
     ck_assert_int_eq(hf_hold_state(hold), HF_HELD);
     ck_assert_uint_eq(hf_hold_token(hold, 0), token);
@@ -418,9 +418,9 @@ static void *wait_for_it(void *arg)
 static int asleep(void)
 {
     int rc = 0;
-    hf_client *inside = hf__client_enter(client, &rc, NULL);
+    hf_client *inside = hf__client_lock(client, &rc, NULL);
     int count = (int)inside->inside;
-    hf__client_leave(inside);
+    hf__client_unlock(inside);
     return count;
 }
 

@@ -55,10 +55,10 @@ static void *wait_for_it(void *arg)
 static int asleep(void)
 {
     int rc = 0;
-    hf_client *inside = hf__client_enter(client, &rc, NULL);
+    hf_client *inside = hf__client_lock(client, &rc, NULL);
     ck_assert_ptr_nonnull(inside);
     int count = (int)inside->inside;
-    hf__client_leave(inside);
+    hf__client_unlock(inside);
     return count;
 }
 
@@ -316,10 +316,10 @@ START_TEST(in_vain_only_once)
     int rc = 0;
     let_run();
     for (bool came = false; !came;) { /* and the sleeper has seen that */
-        hf_client *inside = hf__client_enter(client, &rc, NULL);
+        hf_client *inside = hf__client_lock(client, &rc, NULL);
         for (HF_EACH(link, &inside->claims))
             came |= HF_CONTAINER(link, struct claim, all)->impatient;
-        hf__client_leave(inside);
+        hf__client_unlock(inside);
         poll(NULL, 0, 1); /* pause: between two looks, or the sleeper never gets in */
     }
     hold_fast(&waiter);

@@ -35,7 +35,7 @@ static struct claim *claim_alloc(hf_client *client)
     claim->ticket.note = "";
     hf__list_init(&claim->ops);
     hf__list_init(&claim->parts);
-    hf__list_init(&claim->askers);
+    hf__list_init(&claim->checks);
     return claim;
 }
 
@@ -56,20 +56,20 @@ static void claim_reset(struct claim *claim)
     ticket->flags = 0;
     ticket->ttl_ns = 0;
     memset(ticket->store, 0, sizeof(ticket->store));
-    claim->leaver = NULL;
+    claim->withdraw_op = NULL;
     claim->owner = (struct owner){ 0, false };
     claim->holders = 0;
     claim->repeats = claim->handoffs = claim->tokens_left = 0;
-    claim->asked_at = claim->renew_at = claim->renew_sent = 0;
+    claim->lease_since = claim->renew_at = claim->renew_sent = 0;
     claim->valid_until = HF_NEVER;
     claim->end_at = HF_NEVER;
     claim->ttl_ns = claim->piece_ns = 0;
     claim->max_hold_ns = 0;
     claim->state = CLAIM_NEW;
     claim->combine = claim->reentrant = claim->renew = claim->pinned = false;
-    claim->unreachable = claim->doubt_told = claim->idle = false;
+    claim->unreachable = claim->doubt_notified = claim->idle = false;
     claim->unsent = claim->doubted = claim->fixed_end = claim->fixed = false;
-    claim->offered = claim->impatient = claim->interested = false;
+    claim->offered = claim->direct_next = claim->interested = false;
     claim->left_behind = claim->repeated = false;
     claim->requests = 0;
 }
@@ -153,7 +153,7 @@ void hf__claim_free(struct claim *claim)
     claim_shelve(claim);
 }
 
-void hf__claim_trim(hf_client *client)
+void hf__claim_free_idle(hf_client *client)
 {
     if (client->hot)
         claim_destroy(client->hot);
@@ -220,7 +220,7 @@ static bool same_name(const struct hf_ticket *a, const struct hf_ticket *b)
 }
 
 /* Without holders it is on its way to another owner, or only offered. */
-bool hf__claim_is_entered(const struct claim *claim, struct owner owner)
+bool hf__claim_may_reenter(const struct claim *claim, struct owner owner)
 {
     return claim->state == CLAIM_HELD && claim->reentrant && claim->holders > 0 &&
            hf__same_owner(claim->owner, owner);
@@ -237,7 +237,7 @@ struct claim *hf__claim_find(hf_client *client, const struct hf_ticket *ticket,
     for (; claim; claim = claim->name_next) {
         if (claim->idle || !same_name(&claim->ticket, ticket))
             continue;
-        if (ticket->kind == HF_REENTRANT && hf__claim_is_entered(claim, owner))
+        if (ticket->kind == HF_REENTRANT && hf__claim_may_reenter(claim, owner))
             return claim;
         if (claim->combine && !claim->pinned)
             found = claim;
@@ -260,7 +260,7 @@ static struct claim *superseded_by(const struct claim *claim)
 }
 
 /* The store grants an exclusive lock when no client holds it: this one, too. */
-void hf__claim_supersede(const struct claim *claim)
+void hf__claim_end_older(const struct claim *claim)
 {
     int32_t kind = claim->ticket.kind;
     struct claim *other;
@@ -271,7 +271,7 @@ void hf__claim_supersede(const struct claim *claim)
         hf__claim_lost(other, "the store has granted the lock again since");
 }
 
-/* The same lock as the last time, asked for in the same way. */
+/* The same lock as the last time, call for in the same way. */
 struct claim *hf__claim_hot(hf_client *client, const char *name, int32_t kind)
 {
     struct claim *claim = client->hot;
@@ -283,7 +283,7 @@ struct claim *hf__claim_hot(hf_client *client, const char *name, int32_t kind)
     if (claim->used_id && !hf__claim_new_id(claim))
         return NULL;
     client->hot = NULL;
-    claim->idle = claim->impatient = false;
+    claim->idle = claim->direct_next = false;
     memset(claim->ticket.store, 0, sizeof(claim->ticket.store));
     hf__list_push_back(&client->claims, &claim->all);
     return claim;

@@ -3,7 +3,7 @@
  * Who drives the loop, who sleeps, and who runs callbacks.
  *
  * A blocking caller drives the loop itself until its op is finished: no hop to another
- * thread. Only one thread drives at a time (client->led); others who wait sleep on a
+ * thread. Only one thread drives at a time (client->driven); others who wait sleep on a
  * condition of their own and are woken when their op is finished or when it is their
  * turn to drive. The background thread (only if something must happen without a caller:
  * renewals, asynchronous ops, watches) sleeps on an outer epoll that holds the loop's
@@ -48,12 +48,12 @@ struct inside {
 };
 
 /* Small enough for the static block of a library that is loaded late. */
-static _Thread_local const struct inside *calling_back
+static _Thread_local const struct inside *callback_frames
     __attribute__((tls_model("initial-exec")));
 
 bool hf__in_callback(const hf_client *client)
 {
-    const struct inside *at = calling_back;
+    const struct inside *at = callback_frames;
     while (at && at->client != client)
         at = at->outer;
     return client && at;
@@ -64,8 +64,8 @@ bool hf__in_callback(const hf_client *client)
 static void act(struct claim *claim)
 {
     struct hf_link *front = hf__list_first(&claim->ops);
-    if (claim->state == CLAIM_LEFT)
-        hf__claim_left(claim);
+    if (claim->state == CLAIM_WITHDRAWN)
+        hf__claim_withdrawn(claim);
     else if (front)
         hf__acquire_advance(HF_CONTAINER(front, struct hf_op, link));
     else if (!claim->holders && !claim->client->closing &&
@@ -73,7 +73,7 @@ static void act(struct claim *claim)
         hf__claim_give_up(claim); /* granted to nobody: everyone has gone */
 }
 
-void hf__settle(hf_client *client)
+void hf__run_ready(hf_client *client)
 {
     for (struct hf_link *link; (link = hf__list_first(&client->ready));) {
         hf__list_remove(link);
@@ -98,19 +98,19 @@ static void leave_to_background(hf_client *client)
     hf__loop_arm(&client->loop);
     if (client->napping && !client->prompt) {
         if (hf__loop_next(&client->loop) < client->nap_until)
-            hf__call_due(client);
+            hf__signal_calls(client);
     } else if (client->prompt || !client->thread_running || ++client->streak < STREAK) {
         set_thread_armed(client, true);
     } else {
         client->streak = 0;
-        hf__call_due(client);
+        hf__signal_calls(client);
     }
 }
 
 /* Leaves the wheel to somebody who waits, or to the background. */
-static void pass_on(hf_client *client)
+static void stop_driving(hf_client *client)
 {
-    client->led = false;
+    client->driven = false;
     struct hf_link *next = hf__list_first(&client->sleepers);
     if (next)
         pthread_cond_signal(&HF_CONTAINER(next, struct sleeper, link)->cond);
@@ -123,21 +123,21 @@ static bool is_over(int64_t until)
     return until != HF_NEVER && hf__now() >= until;
 }
 
-static void lead(struct hf_op *op, int64_t until)
+static void drive(struct hf_op *op, int64_t until)
 {
     hf_client *client = op->client;
-    client->led = true;
+    client->driven = true;
     client->drives++;
     set_thread_armed(client, false);
-    op->leading = true;
+    op->driving = true;
     do {
         hf__loop_turn(&client->loop, &client->lock, until);
         if (op->offered)
             hf__acquire_advance(op);
-        hf__settle(client);
+        hf__run_ready(client);
     } while (!op->finished && !is_over(until));
-    op->leading = false;
-    pass_on(client);
+    op->driving = false;
+    stop_driving(client);
 }
 
 static void sleep_until(hf_client *client, pthread_cond_t *cond, int64_t until)
@@ -158,13 +158,13 @@ static void sleep_until(hf_client *client, pthread_cond_t *cond, int64_t until)
     pthread_cond_clockwait(cond, &client->lock, CLOCK_MONOTONIC, &at);
 }
 
-static void follow(struct hf_op *op, int64_t until)
+static void wait_for_driver(struct hf_op *op, int64_t until)
 {
     struct sleeper me = { .cond = PTHREAD_COND_INITIALIZER };
     hf_client *client = op->client;
     hf__list_push_back(&client->sleepers, &me.link);
     op->wake = &me.cond;
-    while (!op->finished && !op->offered && client->led && !is_over(until))
+    while (!op->finished && !op->offered && client->driven && !is_over(until))
         sleep_until(client, &me.cond, until);
     op->wake = NULL;
     hf__list_remove(&me.link);
@@ -181,14 +181,14 @@ int hf__op_await(struct hf_op *op, int64_t until)
     while (!op->finished && !is_over(until)) {
         if (op->offered)
             hf__acquire_advance(op);
-        else if (client->led)
-            follow(op, until);
+        else if (client->driven)
+            wait_for_driver(op, until);
         else
-            lead(op, until);
+            drive(op, until);
     }
     op->asleep = false;
-    if (!client->led)
-        pass_on(client);
+    if (!client->driven)
+        stop_driving(client);
     if (--client->inside == 0 && client->closing)
         pthread_cond_broadcast(&client->emptied);
     return op->finished ? 0 : HF_ETIMEOUT;
@@ -199,24 +199,24 @@ int hf__op_await(struct hf_op *op, int64_t until)
 static void call_op(hf_client *client, struct hf_op *op)
 {
     hf_hold *hold = op->hold ? hf__hold_handle(op->hold) : NULL;
-    struct inside here = { client, calling_back };
+    struct inside here = { client, callback_frames };
     op->delivered = true;
     if (op->callback.done) {
         op->hold = NULL;
         op->calling = true;
         pthread_mutex_unlock(&client->lock);
-        calling_back = &here;
+        callback_frames = &here;
         if (op->kind == OP_ACQUIRE)
             op->callback.acquired(op->user, op->rc, hold, op->rc ? &op->why : NULL);
         else
             op->callback.done(op->user, op->rc, op->rc ? &op->why : NULL);
-        calling_back = here.outer;
+        callback_frames = here.outer;
         pthread_mutex_lock(&client->lock);
         op->calling = false;
     } else if (op->hold) {
         hf__hold_drop(op->hold); /* nobody is left to take it */
         op->hold = NULL;
-        hf__settle(client);
+        hf__run_ready(client);
     }
     if (op->abandoned)
         hf__op_free(op);
@@ -240,7 +240,7 @@ static void call_watch(hf_client *client, struct hold_watch *watch)
 {
     enum hf_event event = next_event(watch);
     struct hold_watch copy = *watch;
-    struct inside here = { client, calling_back };
+    struct inside here = { client, callback_frames };
     hf_hold *handle = hf__hold_handle(copy.hold);
     hf_error why;
     if (!watch->pending)
@@ -248,10 +248,10 @@ static void call_watch(hf_client *client, struct hold_watch *watch)
     if (event == HF_EVENT_LOST)
         hf__hold_fail_lost(copy.hold, &why);
     pthread_mutex_unlock(&client->lock);
-    calling_back = &here;
+    callback_frames = &here;
     if (hf__hold_peek(handle)) /* not released meanwhile */
         copy.callback(copy.user, handle, event, event == HF_EVENT_LOST ? &why : NULL);
-    calling_back = here.outer;
+    callback_frames = here.outer;
     pthread_mutex_lock(&client->lock);
 }
 
@@ -271,7 +271,7 @@ void hf__run_calls(hf_client *client)
     }
 }
 
-void hf__call_due(hf_client *client)
+void hf__signal_calls(hf_client *client)
 {
     uint64_t one = 1;
     if (client->done_fd >= 0 && write(client->done_fd, &one, sizeof(one)) < 0)
@@ -291,11 +291,11 @@ static void clear_done(hf_client *client)
 static void work(hf_client *client)
 {
     clear_done(client);
-    if (!client->led) {
-        client->led = true;
+    if (!client->driven) {
+        client->driven = true;
         hf__loop_turn(&client->loop, &client->lock, 0);
-        hf__settle(client);
-        pass_on(client);
+        hf__run_ready(client);
+        stop_driving(client);
     }
     hf__run_calls(client);
 }
@@ -305,19 +305,19 @@ static int rest_ms(hf_client *client, uint32_t *drives)
 {
     bool busy = client->drives != *drives;
     *drives = client->drives;
-    busy |= client->led && client->nap_ms < NAP_MOST_MS; /* for a short while */
+    busy |= client->driven && client->nap_ms < NAP_MOST_MS; /* for a short while */
     client->napping = busy && !client->prompt && !client->thread_armed;
     if (client->napping) {
         int64_t now = hf__now(), next = hf__loop_next(&client->loop);
         client->nap_until = now + client->nap_ms * HF_NS_PER_MS;
         client->nap_ms =
             client->nap_ms < NAP_MOST_MS ? 2 * client->nap_ms : NAP_MOST_MS;
-        if (!client->led && next < client->nap_until)
+        if (!client->driven && next < client->nap_until)
             client->nap_until = next;
         return hf__poll_ms(now, client->nap_until);
     }
     client->nap_ms = NAP_MS;
-    if (!client->led)
+    if (!client->driven)
         set_thread_armed(client, true);
     return -1;
 }
@@ -325,7 +325,7 @@ static int rest_ms(hf_client *client, uint32_t *drives)
 /* False after a nap that nothing has ended and that leaves nothing to do. */
 static bool is_due(hf_client *client, int ready)
 {
-    return ready > 0 || (!client->led && hf__loop_next(&client->loop) <= hf__now());
+    return ready > 0 || (!client->driven && hf__loop_next(&client->loop) <= hf__now());
 }
 
 static void *background(void *arg)
@@ -396,7 +396,7 @@ int hf__need_thread(hf_client *client, hf_error *why)
     if (rc != 0 || client->prompt)
         return rc;
     client->prompt = true;
-    if (!client->led)
+    if (!client->driven)
         set_thread_armed(client, true);
     return 0;
 }
@@ -413,7 +413,7 @@ int hf__need_timers(hf_client *client, hf_error *why)
     if (rc != 0)
         return rc;
     client->loop.use_timer_fd = true;
-    if (!client->led) {
+    if (!client->driven) {
         hf__loop_arm(&client->loop);
         set_thread_armed(client, true);
     }
@@ -424,7 +424,7 @@ void hf__stop_thread(hf_client *client)
 {
     if (client->thread_running) {
         client->thread_running = false;
-        hf__call_due(client);
+        hf__signal_calls(client);
         pthread_mutex_unlock(&client->lock);
         pthread_join(client->thread, NULL);
         pthread_mutex_lock(&client->lock);
