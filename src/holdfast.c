@@ -56,30 +56,14 @@ int hf_backend_register(const struct hf_backend *backend, hf_error *why)
 
 /* ---- acquire --------------------------------------------------------------------- */
 
-/* With all the checks, which the fast way need not repeat. */
-HF_SLOW_WAY static int acquire_checked(hf_client *client, const hf_want *wants,
-                                       size_t count, const hf_acquire_options *given,
-                                       hf_hold **ret_hold, hf_error *why)
-{
-    hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
-    int rc = hf__want_check(client, wants, count, why);
-    if (rc == 0)
-        rc = hf__options_check(client, given, &options, why);
-    if (rc == 0)
-        rc = hf__acquire(client, wants, count, &options, ret_hold, why);
-    return rc;
-}
-
 int hf_acquire(hf_client *handle, const hf_want *wants, size_t count,
-               const hf_acquire_options *given, hf_hold **ret_hold, hf_error *why)
+               const hf_acquire_options *options, hf_hold **ret_hold, hf_error *why)
 {
     int rc = check_out(ret_hold, why);
     hf_client *client = rc == 0 ? lock_to_wait(handle, &rc, why) : NULL;
     if (!client)
         return rc;
-    rc = hf__acquire_fast(client, wants, count, given, ret_hold, why);
-    if (rc > 0)
-        rc = acquire_checked(client, wants, count, given, ret_hold, why);
+    rc = hf__acquire(client, wants, count, options, ret_hold, why);
     hf__client_unlock(client);
     return rc;
 }
@@ -111,22 +95,16 @@ int hf_release(hf_hold *handle, hf_error *why)
 }
 
 int hf_acquire_async(hf_client *handle, const hf_want *wants, size_t count,
-                     const hf_acquire_options *given, hf_acquire_cb *callback,
+                     const hf_acquire_options *options, hf_acquire_cb *callback,
                      void *user, hf_op **ret_op, hf_error *why)
 {
-    hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
     int rc;
     if (!callback && !ret_op)
         return hf__fail(why, HF_EINVAL, "neither a callback nor room for the op");
     hf_client *client = hf__client_lock(handle, &rc, why);
     if (!client)
         return rc;
-    rc = hf__want_check(client, wants, count, why);
-    if (rc == 0)
-        rc = hf__options_check(client, given, &options, why);
-    if (rc == 0)
-        rc = hf__acquire_async(client, wants, count, &options, callback, user, ret_op,
-                               why);
+    rc = hf__acquire_async(client, wants, count, options, callback, user, ret_op, why);
     hf__client_unlock(client);
     return rc;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A claim's life: made, call for, queued, held, given up.
+ * A claim's life: made, asked for, queued, held, given up.
  *
  * All under the client's lock. Between hf__claim_attempt and the answer, and between
  * hf__claim_withdraw and its answer, a timer repeats the request with the same id, so that
@@ -31,9 +31,6 @@ enum { REQUEST_TRIES = 3 };
 
 void hf__claim_mark_ready(struct claim *claim)
 {
-    if (claim->inline_call)
-        return;
-    claim->used_id = true; /* answers may still be under way */
     if (!hf__linked(&claim->ready))
         hf__list_push_back(&claim->client->ready, &claim->ready);
 }
@@ -61,12 +58,13 @@ void hf__claim_attempt(struct claim *claim)
     hf_client *client = claim->client;
     if (claim->ttl_ns)
         stamp_lease(claim);
-    claim->doubted |= claim->state != CLAIM_NEW && !claim->unsent;
-    claim->unsent = claim->noticed = false;
+    claim->sent_before |= claim->sent;
+    claim->sent = true;
+    claim->noticed = false;
+    claim->sent_at = 0;
     claim->state = CLAIM_ASKED;
-    claim->inline_call = true;
     client->store->attempt(client->session, &claim->ticket);
-    claim->inline_call = false;
+    hf__list_remove(&claim->ready); /* the caller looks at an answer inside the call */
     if (claim->state != CLAIM_ASKED || claim->timer.slot)
         return;
     claim->sent_at = hf__now();
@@ -82,7 +80,7 @@ static void take_less(struct claim *claim)
         claim->fixed_end = true;
     }
     claim->renew = true;
-    hf__need_timers(claim->client, NULL); /* without, it is lost a little early */
+    hf__need_thread(claim->client, NULL); /* without, it is lost a little early */
 }
 
 void hf__claim_granted(struct claim *claim, const struct hf_grant *grant)
@@ -112,10 +110,11 @@ void hf__claim_granted(struct claim *claim, const struct hf_grant *grant)
 static void send_withdrawal(struct claim *claim)
 {
     hf_client *client = claim->client;
+    claim->sent_before |= claim->sent;
+    claim->sent = true;
     claim->state = CLAIM_WITHDRAWING;
-    claim->inline_call = true;
     client->store->withdraw(client->session, &claim->ticket);
-    claim->inline_call = false;
+    hf__list_remove(&claim->ready);
     if (claim->state == CLAIM_WITHDRAWING && !claim->timer.slot)
         hf__claim_timer(claim, hf__now() + client->request_ns / REQUEST_TRIES);
 }
@@ -132,8 +131,6 @@ void hf__claim_timeout(void *arg)
             hf__claim_mark_ready(claim);
         break;
     case CLAIM_WITHDRAWING:
-        claim->repeated |= !claim->unsent;
-        claim->unsent = false;
         send_withdrawal(claim);
         if (claim->state == CLAIM_WITHDRAWN)
             hf__claim_mark_ready(claim);
@@ -163,13 +160,13 @@ void hf__claim_interest(struct claim *claim)
 void hf__claim_withdraw(struct claim *claim, struct hf_op *withdraw_op)
 {
     bool asked = claim->state == CLAIM_ASKED;
+    bool sent = claim->sent || claim->sent_before;
     bool refused = claim->state == CLAIM_FAILED; /* and maybe taken before */
-    bool in_store = (asked && !claim->unsent) || claim->state == CLAIM_QUEUED ||
+    bool in_store = (asked && sent) || claim->state == CLAIM_QUEUED ||
                     claim->state == CLAIM_HELD || claim->state == CLAIM_LOST ||
-                    (refused && claim->doubted);
-    if (asked && claim->unsent)
+                    (refused && claim->sent_before);
+    if (asked && !sent)
         claim->client->store->forget(claim->client->session, &claim->ticket);
-    claim->offered = false;
     hf__renew_stop(claim);
     if (claim->timer.slot)
         hf__claim_timer(claim, HF_NEVER);
@@ -178,7 +175,7 @@ void hf__claim_withdraw(struct claim *claim, struct hf_op *withdraw_op)
     if (claim->requests)
         hf__claim_end_requests(claim);
     claim->repeats = 0;
-    claim->repeated = claim->unsent = false;
+    claim->sent = claim->sent_before = false;
     claim->withdraw_op = withdraw_op;
     if (withdraw_op)
         withdraw_op->pending++;
@@ -204,7 +201,7 @@ static void claim_restart(struct claim *claim)
     claim->state = CLAIM_NEW;
     claim->ttl_ns = front->ttl_ns;
     claim->repeats = 0;
-    claim->direct_next = claim->unsent = claim->doubted = false;
+    claim->direct_next = claim->sent = claim->sent_before = false;
     claim->ticket.flags |= HF_TICKET_YIELD; /* this client has had its turns */
     memset(claim->ticket.store, 0, sizeof(claim->ticket.store));
     if (!hf__claim_new_id(claim)) {
@@ -218,8 +215,8 @@ static void claim_restart(struct claim *claim)
 void hf__claim_withdrawn(struct claim *claim)
 {
     struct hf_op *withdraw_op = claim->withdraw_op;
-    /* Gone at a repeat: an earlier one that got there may have done it. */
-    bool gone = claim->withdrawal == HF_GONE && !claim->repeated;
+    /* At a repeat, an earlier withdrawal may have been the one that did it. */
+    bool gone = claim->withdrawal == HF_GONE && !claim->sent_before;
     claim->withdraw_op = NULL;
     if (hf__list_first(&claim->ops))
         claim_restart(claim);
@@ -241,7 +238,7 @@ static bool may_hand_off(const struct claim *claim)
     if (!front || claim->pinned || claim->state != CLAIM_HELD || !claim->tokens_left ||
         claim->handoffs >= client->handoff || client->closing)
         return false;
-    if (HF_CONTAINER(front, struct hf_op, link)->ttl_ns != claim->ttl_ns)
+    if (!hf__claim_fits(claim, HF_CONTAINER(front, struct hf_op, link)->ttl_ns))
         return false; /* the holder has extended its lease to another length */
     return claim->valid_until == HF_NEVER ||
            claim->valid_until - hf__now() > claim->piece_ns / 3;
@@ -266,20 +263,14 @@ bool hf__claim_hand_off(struct claim *claim)
     if (!may_hand_off(claim) || !claim_pass(claim))
         return false;
     struct hf_op *front = HF_CONTAINER(hf__list_first(&claim->ops), struct hf_op, link);
-    claim->offered = true;
     if (front->asleep && !claim->direct_next) {
-        front->offered = true;
+        front->woken = true;
         hf__op_wake(front);
         return true;
     }
     claim->direct_next = false;
     hf__acquire_advance(front);
     return true;
-}
-
-void hf__claim_take_offer(struct claim *claim)
-{
-    claim->offered = false;
 }
 
 /* Takes it out of the store, for nobody in particular. */
@@ -374,7 +365,6 @@ void hf__claim_lost(struct claim *claim, const char *reason)
     if (!claim->lost_why)
         claim->lost_why = hf__copy_text(reason, strlen(reason));
     claim->state = CLAIM_LOST;
-    claim->offered = false;
     hf__claim_unname(claim);
     hf__renew_stop(claim);
     hf__claim_timer(claim, HF_NEVER);

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Where claims come from and where they are found: made, named, kept idle.
+ * Makes claims, finds them by name, and keeps them for the next acquire.
  *
- * All under the client's lock. A table by name finds the claim that others of this
- * client may wait on, and the one its owner may enter again. A claim that nobody has
- * any more stays there, idle, for a while: whoever wants that name next needs no memory
- * and no check of the name. The latest of them is `hot`, and all set for the same want
- * again.
+ * Under the client's lock. A table by name finds the claim that other callers of this
+ * client may wait on, and the one that its owner may enter again. A claim without a
+ * holder stays there, idle, for a while: the next acquire of that name needs no memory
+ * and no check of the name.
  */
 #include "client.h"
 
 #include "../base/clock.h"
 #include "../base/mem.h"
+#include "../base/text.h"
 
 #include <string.h>
 
@@ -50,6 +50,7 @@ static void claim_destroy(struct claim *claim)
     hf__free(claim);
 }
 
+/* For a new ticket: all but the name, the last token and what the store remembers. */
 static void claim_reset(struct claim *claim)
 {
     struct hf_ticket *ticket = &claim->ticket;
@@ -58,23 +59,20 @@ static void claim_reset(struct claim *claim)
     memset(ticket->store, 0, sizeof(ticket->store));
     claim->withdraw_op = NULL;
     claim->owner = (struct owner){ 0, false };
-    claim->holders = 0;
+    claim->holders = claim->requests = 0;
     claim->repeats = claim->handoffs = claim->tokens_left = 0;
-    claim->lease_since = claim->renew_at = claim->renew_sent = 0;
+    claim->lease_since = claim->sent_at = claim->renew_at = claim->renew_sent = 0;
     claim->valid_until = HF_NEVER;
     claim->end_at = HF_NEVER;
     claim->ttl_ns = claim->piece_ns = 0;
     claim->max_hold_ns = 0;
     claim->state = CLAIM_NEW;
-    claim->combine = claim->reentrant = claim->renew = claim->pinned = false;
-    claim->unreachable = claim->doubt_notified = claim->idle = false;
-    claim->unsent = claim->doubted = claim->fixed_end = claim->fixed = false;
-    claim->offered = claim->direct_next = claim->interested = false;
-    claim->left_behind = claim->repeated = false;
-    claim->requests = 0;
+    claim->combine = claim->reentrant = claim->pinned = claim->left_behind = false;
+    claim->renew = claim->fixed = claim->fixed_end = claim->doubt_notified = false;
+    claim->sent = claim->sent_before = claim->noticed = claim->unreachable = false;
+    claim->direct_next = claim->interested = false;
 }
 
-/* A claim of its own, so its hint is 0; one that is used again keeps it. */
 static bool set_name(struct claim *claim, const char *name, size_t len, uint32_t hash)
 {
     char *copy = claim->name;
@@ -92,12 +90,9 @@ static bool set_name(struct claim *claim, const char *name, size_t len, uint32_t
     return true;
 }
 
-/* The id of an idle claim serves again as long as nobody can know it and the store has
- * answered everything that was asked with it. */
 bool hf__claim_new_id(struct claim *claim)
 {
     struct hf_id *id = &claim->ticket.id;
-    claim->used_id = false;
     return hf__random(&claim->client->ids, id, sizeof(*id)) == 0;
 }
 
@@ -116,11 +111,12 @@ struct claim *hf__claim_new(hf_client *client, const char *name, size_t len,
     return claim;
 }
 
-/* Back into the ranks of the idle. */
-static void claim_shelve(struct claim *claim)
+/* ---- idle claims ---------------------------------------------------------------- */
+
+static void keep_idle(struct claim *claim)
 {
     hf_client *client = claim->client;
-    claim->idle = true;
+    claim->state = CLAIM_IDLE;
     hf__list_push_front(&client->idle, &claim->all);
     if (++client->idle_count > IDLE_MAX) {
         client->idle_count--;
@@ -128,12 +124,9 @@ static void claim_shelve(struct claim *claim)
     }
 }
 
-/* Nobody has it any more. It stays for a while, under its name: whoever wants that name
- * next finds a claim that needs no memory and no check of the name. */
 void hf__claim_free(struct claim *claim)
 {
     hf_client *client = claim->client;
-    claim->used_id |= claim->pinned;
     hf__renew_stop(claim);
     if (claim->timer.slot)
         hf__claim_timer(claim, HF_NEVER);
@@ -146,21 +139,52 @@ void hf__claim_free(struct claim *claim)
     claim->lost_why = NULL;
     if (claim->ticket.name_len <= IDLE_NAME_MAX && !client->closing)
         hf__claim_name(claim);
-    if (!claim->named || claim->ticket.name_len > IDLE_NAME_MAX) {
+    if (!claim->named || claim->ticket.name_len > IDLE_NAME_MAX)
         claim_destroy(claim);
-        return;
-    }
-    claim_shelve(claim);
+    else
+        keep_idle(claim);
 }
 
 void hf__claim_free_idle(hf_client *client)
 {
-    if (client->hot)
-        claim_destroy(client->hot);
-    client->hot = NULL;
     for (struct hf_link *link; (link = hf__list_first(&client->idle));)
         claim_destroy(HF_CONTAINER(link, struct claim, all));
     client->idle_count = 0;
+}
+
+static bool is_idle_for(const struct claim *claim, const char *name, int32_t kind)
+{
+    return claim->state == CLAIM_IDLE && claim->ticket.kind == kind &&
+           strcmp(claim->ticket.name, name) == 0;
+}
+
+/* Most often it is the claim that became idle last: then there is nothing to hash. */
+static struct claim *find_idle(const hf_client *client, const char *name, int32_t kind)
+{
+    struct hf_link *latest = hf__list_first(&client->idle);
+    if (!latest)
+        return NULL;
+    struct claim *claim = HF_CONTAINER(latest, struct claim, all);
+    if (is_idle_for(claim, name, kind))
+        return claim;
+    uint32_t hash = hf__text_hash(name, strnlen(name, IDLE_NAME_MAX));
+    claim = client->names[hash & (client->names_size - 1)];
+    while (claim && !is_idle_for(claim, name, kind))
+        claim = claim->name_next;
+    return claim;
+}
+
+struct claim *hf__claim_take_idle(hf_client *client, const char *name, int32_t kind)
+{
+    struct claim *claim = find_idle(client, name, kind);
+    if (!claim || !hf__claim_new_id(claim))
+        return NULL;
+    hf__claim_unname(claim); /* other callers must not wait on it yet */
+    hf__list_remove(&claim->all);
+    client->idle_count--;
+    claim_reset(claim);
+    hf__list_push_back(&client->claims, &claim->all);
+    return claim;
 }
 
 /* ---- the table by name --------------------------------------------------------- */
@@ -219,7 +243,17 @@ static bool same_name(const struct hf_ticket *a, const struct hf_ticket *b)
            memcmp(a->name, b->name, a->name_len) == 0;
 }
 
-/* Without holders it is on its way to another owner, or only offered. */
+bool hf__claim_is_offered(const struct claim *claim)
+{
+    return claim->state == CLAIM_HELD && claim->holders == 0;
+}
+
+bool hf__claim_fits(const struct claim *claim, int64_t ttl_ns)
+{
+    return claim->ttl_ns == ttl_ns;
+}
+
+/* Without holders it is on its way to another owner. */
 bool hf__claim_may_reenter(const struct claim *claim, struct owner owner)
 {
     return claim->state == CLAIM_HELD && claim->reentrant && claim->holders > 0 &&
@@ -235,7 +269,7 @@ struct claim *hf__claim_find(hf_client *client, const struct hf_ticket *ticket,
         return NULL;
     struct claim *claim = client->names[ticket->name_hash & (client->names_size - 1)];
     for (; claim; claim = claim->name_next) {
-        if (claim->idle || !same_name(&claim->ticket, ticket))
+        if (claim->state == CLAIM_IDLE || !same_name(&claim->ticket, ticket))
             continue;
         if (ticket->kind == HF_REENTRANT && hf__claim_may_reenter(claim, owner))
             return claim;
@@ -253,7 +287,7 @@ static struct claim *superseded_by(const struct claim *claim)
     struct claim *other =
         client->names[claim->ticket.name_hash & (client->names_size - 1)];
     for (; other; other = other->name_next)
-        if (other != claim && other->state == CLAIM_HELD && !other->idle &&
+        if (other != claim && other->state == CLAIM_HELD &&
             other->token < claim->token && same_name(&other->ticket, &claim->ticket))
             return other;
     return NULL;
@@ -269,91 +303,4 @@ void hf__claim_end_older(const struct claim *claim)
         return;
     while ((other = superseded_by(claim)))
         hf__claim_lost(other, "the store has granted the lock again since");
-}
-
-/* The same lock as the last time, call for in the same way. */
-struct claim *hf__claim_hot(hf_client *client, const char *name, int32_t kind)
-{
-    struct claim *claim = client->hot;
-    if (!claim || claim->ticket.kind != kind || strcmp(claim->name, name) != 0)
-        return NULL;
-    uint32_t chain = claim->ticket.name_hash & (client->names_size - 1);
-    if (client->names[chain] != claim || claim->name_next)
-        return NULL; /* others of this client may be on the name: have a closer look */
-    if (claim->used_id && !hf__claim_new_id(claim))
-        return NULL;
-    client->hot = NULL;
-    claim->idle = claim->direct_next = false;
-    memset(claim->ticket.store, 0, sizeof(claim->ticket.store));
-    hf__list_push_back(&client->claims, &claim->all);
-    return claim;
-}
-
-void hf__claim_cool(struct claim *claim)
-{
-    hf_client *client = claim->client;
-    if (!claim->named || claim->ticket.name != claim->name || client->closing) {
-        hf__claim_free(claim);
-        return;
-    }
-    hf__list_remove(&claim->all);
-    claim->idle = true;
-    if (client->hot)
-        claim_shelve(client->hot);
-    client->hot = claim;
-}
-
-/* An idle claim of that name and kind, ready to be asked for again: then name and kind
- * have been checked before. NULL if there is none, or if any other claim of this client
- * is on the name. */
-struct claim *hf__claim_reuse(hf_client *client, const char *name, size_t len,
-                              uint32_t hash, int32_t kind)
-{
-    struct claim *found = NULL;
-    if (!client->idle_count && !client->hot)
-        return NULL;
-    struct claim *claim = client->names[hash & (client->names_size - 1)];
-    for (; claim; claim = claim->name_next) {
-        const struct hf_ticket *ticket = &claim->ticket;
-        if (ticket->name_hash != hash || ticket->name_len != len ||
-            memcmp(ticket->name, name, len) != 0)
-            continue;
-        if (!claim->idle)
-            return NULL;
-        if (ticket->kind == kind)
-            found = claim;
-    }
-    if (!found || (found->used_id && !hf__claim_new_id(found)))
-        return NULL;
-    if (found == client->hot) {
-        client->hot = NULL;
-    } else {
-        hf__list_remove(&found->all);
-        client->idle_count--;
-    }
-    claim_reset(found);
-    hf__list_push_back(&client->claims, &found->all);
-    return found;
-}
-
-struct claim *hf__claim_make(hf_client *client, const char *name, size_t len,
-                             uint32_t hash, int32_t kind)
-{
-    struct claim *claim = hf__claim_reuse(client, name, len, hash, kind);
-    if (!claim)
-        return hf__claim_new(client, name, len, hash);
-    hf__claim_unname(claim); /* as a new one: until it is known whom it waits for */
-    return claim;
-}
-
-/* A claim of that name that is offered to whoever of this client comes first. */
-struct claim *hf__claim_offered(hf_client *client, const char *name, size_t len,
-                                uint32_t hash)
-{
-    struct claim *claim = client->names[hash & (client->names_size - 1)];
-    for (; claim; claim = claim->name_next)
-        if (claim->offered && !claim->ttl_ns && claim->ticket.name_hash == hash &&
-            claim->ticket.name_len == len && memcmp(claim->ticket.name, name, len) == 0)
-            return claim;
-    return NULL;
 }

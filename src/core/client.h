@@ -4,15 +4,15 @@
  *
  *   client   one session with a store, its loop and its lock. Nearly everything below
  *            happens under client->lock.
- *   claim    a ticket and what became of it: call, queued, held, leaving. Several
- *            holds may share one (reentrant), several ops may wait on one (hand-off).
- *   op       something under way that ends exactly once.
- *   hold     the handle of possession; its memory is never given back to the heap while
- *            the process lives, so that a stale handle is told, not followed.
+ *   claim    core's record of one ticket: asked, queued, held, withdrawing. Several
+ *            holds may share it (reentrant), several ops may wait on it (hand-off).
+ *   op       one call under way, which ends exactly once.
+ *   hold     possession, as the caller has it. Its memory is never given back to the
+ *            heap while the process lives, so a stale handle is refused, not followed.
  *
- * Answers of the store only change a claim's or request's state and put it on
- * client->ready (host.c). hf__run_ready() then acts on it, after the store has returned,
- * so that core never calls a store from inside its own answer.
+ * An answer of the store only changes the state of a claim or request and marks the
+ * claim ready (host.c). hf__run_ready() acts on it after the store has returned, so core
+ * never calls a store from inside the store's own answer.
  */
 #ifndef HF_CORE_CLIENT_H
 #define HF_CORE_CLIENT_H
@@ -38,19 +38,20 @@
 #define HF_SLOW_WAY __attribute__((noinline, cold))
 
 enum claim_state {
-    CLAIM_NEW = 0, /* not asked for yet */
+    CLAIM_NEW = 0, /* the store has not been asked */
     CLAIM_ASKED,   /* attempt sent, no answer yet */
-    CLAIM_QUEUED,  /* stands in the store's queue */
-    CLAIM_HELD,
-    CLAIM_BUSY,        /* tried once, and somebody else has it */
-    CLAIM_FAILED,      /* refused; nothing is queued */
-    CLAIM_LOST,        /* was held, is not ours any more */
-    CLAIM_WITHDRAWING, /* withdraw sent, no answer yet */
+    CLAIM_QUEUED,  /* in the store's queue */
+    CLAIM_HELD,    /* without a holder: offered, or granted a moment ago */
+    CLAIM_BUSY,    /* tried once, and held by another client or caller */
+    CLAIM_FAILED,  /* refused; nothing is queued */
+    CLAIM_LOST,    /* was held, and is lost */
+    CLAIM_WITHDRAWING,
     CLAIM_WITHDRAWN,
+    CLAIM_IDLE, /* without a ticket: kept under its name for the next acquire */
 };
 
-/* Who may enter a reentrant lock again: a thread, or what the caller named. Numbers of
- * threads never come again in a process. */
+/* The owner of a reentrant lock, who may enter it again: a thread, or what the caller
+ * named. Numbers of threads never come again in a process. */
 struct owner {
     uint64_t number;
     bool thread;
@@ -68,59 +69,54 @@ struct claim {
     struct hf_link all;        /* client->claims, or client->idle */
     struct hf_link ready;      /* client->ready */
     struct hf_link renewal;    /* client->renewals, sorted by renew_at */
-    struct hf_link ops;        /* acquires waiting on it; the first one fronts it */
+    struct hf_link ops;        /* acquires that wait on it; the first is next in line */
     struct hf_link parts;      /* holds that have it */
-    struct hf_link checks;     /* verify and extend ops waiting for the next answer */
-    struct hf_op *withdraw_op; /* the op to be told when it has left */
+    struct hf_link checks;     /* verify and extend ops that wait for the next answer */
+    struct hf_op *withdraw_op; /* told when it is withdrawn */
     struct hf_timer timer;     /* repeat of a request, or the end of the lease */
     uint64_t token;
-    struct owner owner;   /* means something while there are holders */
+    struct owner owner;   /* of its holders */
     uint32_t tokens_left; /* numbers above `token` that are ours as well */
     uint32_t handoffs;    /* since the store granted it */
     uint32_t holders;
     uint32_t repeats;
-    uint32_t requests; /* under way about its ticket (HF_DOWNGRADE) */
-    int64_t lease_since;
+    uint32_t requests;   /* under way about its ticket (HF_DOWNGRADE) */
+    int64_t lease_since; /* before the request left that gave the lease */
     int64_t sent_at;     /* before the last attempt that was not answered at once */
     int64_t valid_until; /* HF_NEVER: no lease */
     int64_t renew_at;
     int64_t renew_sent; /* before the renewal under way left */
     int64_t max_hold_ns;
     int64_t end_at;   /* the lease never goes beyond; HF_NEVER without max_hold_ns */
-    int64_t ttl_ns;   /* what to ask for; 0: none */
+    int64_t ttl_ns;   /* the lease to ask for; 0: none */
     int64_t piece_ns; /* what the store promises of it at a time: when to renew */
     uint8_t state;
     uint8_t want_index;   /* in the caller's order */
     uint8_t withdrawal;   /* enum hf_withdrawal, when CLAIM_WITHDRAWN */
-    bool combine : 1;     /* others of this client may wait on it */
+    bool combine : 1;     /* other callers of this client may wait on it */
     bool named : 1;       /* in the table by name */
-    bool reentrant : 1;   /* its owner may enter again while it holds it */
+    bool reentrant : 1;   /* its owner may enter it again */
     bool renew : 1;       /* the lease is renewed */
     bool fixed : 1;       /* the caller wants it not to be (HF_FIXED) */
     bool fixed_end : 1;   /* max_hold_ns stands for a fixed lease: extending moves it */
     bool pinned : 1;      /* its id was given out: no hand-off */
-    bool inline_call : 1; /* inside the store's function: nobody else is told */
-    bool unreachable : 1; /* the last word was that the store cannot be reached */
-    bool noticed : 1;     /* attempt again, whatever the last attempt says */
-    bool unsent : 1;      /* no attempt so far, or when leaving: not the last
-                             withdrawal, can have reached the store ... */
-    bool doubted : 1;     /* ... and this says that an attempt may have */
     bool left_behind : 1; /* a detached hold was left: it stays in the store */
+    bool unreachable : 1; /* the store's last word was that it cannot be reached */
+    bool noticed : 1;     /* attempt again, whatever the last attempt says */
+    bool sent : 1; /* the last attempt or withdrawal may have reached the store */
+    bool sent_before : 1; /* an earlier one of the same sort may have */
     bool doubt_notified : 1;
-    bool idle : 1;     /* of nobody, kept under its name for the next one */
-    bool used_id : 1;  /* somebody may know its id, or a request with it be under way */
-    bool offered : 1;  /* held, by nobody yet: whoever of this client comes first */
-    bool repeated : 1; /* a withdrawal before this one may have reached the store */
-    bool interested : 1; /* the store tells us at once when it is lost */
+    bool interested : 1; /* the store tells at once when it is lost */
     bool
-        direct_next : 1; /* who was woken for it came too late: theirs is the next turn */
+        direct_next : 1; /* a woken waiter lost the race; the next release goes to it */
     char *lost_why;      /* what is known of its loss; NULL: nothing */
-    char name[28];       /* the name, if it fits; else ticket.name is a copy */
+
+    char name[28]; /* the name, if it fits; else ticket.name is a copy */
 };
 
 struct hold_part {
     struct hf_link link; /* claim->parts */
-    struct claim *claim; /* NULL once it is out of our hands */
+    struct claim *claim; /* NULL: released, or its client is closed */
     struct hf_hold *hold;
     _Atomic uint64_t token; /* of a single want: read without a lock */
 };
@@ -164,40 +160,40 @@ struct hf_op {
     struct hf_link all;  /* client->ops: not finished */
     struct hf_timer timer;
     int64_t deadline;
+    int64_t timeout_ms; /* as the caller gave it; 0: tries once */
     uint8_t kind;
     bool heap : 1;    /* made by an asynchronous call */
-    bool once : 1;    /* timeout 0 */
     bool undoing : 1; /* rolling back; `rc` is decided */
     bool finished : 1;
-    bool delivered : 1; /* its end has been told */
-    bool abandoned : 1; /* hf_op_free came first */
-    bool asleep : 1;    /* a thread sleeps on `wake` */
-    bool driving : 1;   /* that thread drives the loop */
-    bool extend : 1;    /* OP_CHECK: a new lease, not just a look */
-    bool reserved : 1;  /* room for its timer is set aside */
-    bool offered : 1;   /* woken to take an offered claim */
-    bool calling : 1;   /* its callback is running */
+    bool delivered : 1;                /* the caller has its result */
+    bool abandoned : 1;                /* hf_op_free came first */
+    bool asleep : 1;                   /* a thread waits for it */
+    bool driving : 1;                  /* that thread drives the loop */
+    bool extend : 1;                   /* OP_CHECK: a new lease, not just a look */
+    bool reserved : 1;                 /* room for its timer is set aside */
+    bool woken : 1;                    /* to take an offered claim */
+    bool calling : 1;                  /* its callback is running */
+    bool outcome_open : 1, resend : 1; /* OP_REQUEST; OP_CHECK: it was not answered */
     int rc;
-    uint32_t pending; /* claims that have not left yet */
+    uint32_t pending; /* claims that are not withdrawn yet */
     uint32_t count, at;
-    uint8_t order[HF_WANTS_MAX]; /* claims[i] is the caller's want order[i] */
-    uint64_t reentrant;          /* bit i: claims[i] is */
+    uint64_t reentrant;    /* bit i: claims[i] is */
     uint64_t counted;      /* bit i: claims[i] is held, and its holders count this op */
     int64_t asked_ns;      /* OP_CHECK */
-    struct claim **claims; /* in global order; &one for a single want */
+    struct claim **claims; /* in the order of names; &one for a single want */
     struct claim *one;
     uint32_t tries;
-    bool outcome_open, resend; /* OP_REQUEST; OP_CHECK: it was not answered */
-    struct hf_hold *hold;      /* set aside before, the result after */
+    struct hf_hold *hold; /* set aside before, the result after */
     struct owner owner;
-    int64_t ttl_ns, max_hold_ns;
-    uint32_t flags;
+    int64_t ttl_ns;
+
     union {
         hf_acquire_cb *acquired;
         hf_done_cb *done;
     } callback;
     void *user;
     pthread_cond_t *wake;
+    uint8_t order[HF_WANTS_MAX]; /* claims[i] is the caller's want order[i] */
     hf_error why;
 };
 
@@ -227,30 +223,21 @@ struct hf_client {
     struct hf_link ready;    /* claims that heard something */
     struct hf_link renewals; /* held and renewed, earliest first */
     struct hf_timer renew_timer;
-    struct hf_link ops;  /* all ops that are not finished */
-    struct claim *hot;   /* the idle claim of the latest plain hold, in no list but the
-                            table by name, and all set for the next one */
-    struct hf_link idle; /* claims kept for their name, the latest first */
+    struct hf_link ops;  /* that wait */
+    struct hf_link idle; /* claims in CLAIM_IDLE, the latest first */
     uint32_t idle_count;
     struct hf_link calls;  /* ops whose end is to be told */
     struct hf_link alerts; /* watches with something to tell */
     struct handle *free_holds;
     uint32_t free_holds_count;
-    hf_error answer; /* the store's sentence, for inline failures */
-    struct hf_random ids;
 
-    /* Who drives the loop (driver.c). */
+    struct hf_random ids; /* Who drives the loop (driver.c). */
     bool driven;
-    struct hf_link sleepers; /* threads that wait while somebody else drives */
-    uint32_t inside;         /* threads waiting in this client, or dispatching */
+    struct hf_link sleepers; /* threads that wait while another one drives */
+    uint32_t inside;         /* threads that wait in this client, or dispatch */
     pthread_cond_t emptied;
     bool thread_running, thread_armed;
-    bool prompt;  /* what comes in must be seen at once, not only in time */
-    bool napping; /* the thread sleeps until nap_until at most */
-    uint16_t streak;
-    uint32_t drives; /* how often a caller began to drive */
-    int64_t nap_until;
-    int64_t nap_ms; /* the next one */
+
     pthread_t thread;
     int outer_fd; /* the background thread's epoll: the loop's, and done_fd */
     int done_fd;  /* eventfd: `calls` has something */
@@ -268,27 +255,27 @@ int hf__client_open(const char *url, const hf_options *options, hf_client **ret_
 void hf__client_close(hf_client *handle);
 
 /* claim_table.c */
+/* A new claim, in no table. NULL: out of memory. */
 struct claim *hf__claim_new(hf_client *client, const char *name, size_t len,
                             uint32_t hash);
 bool hf__claim_new_id(struct claim *claim);
+/* The claim has neither holder nor ticket any more: it becomes idle, or goes. */
 void hf__claim_free(struct claim *claim);
+/* An idle claim of that name and kind, as a new one. NULL: there is none. */
+struct claim *hf__claim_take_idle(hf_client *client, const char *name, int32_t kind);
+void hf__claim_free_idle(hf_client *client);
 void hf__claim_name(struct claim *claim);   /* into the table by name */
 void hf__claim_unname(struct claim *claim); /* and out of it */
+/* A claim that `owner` holds and may enter again, else one to wait on, else NULL. */
 struct claim *hf__claim_find(hf_client *client, const struct hf_ticket *ticket,
                              struct owner owner);
 /* `claim` is held by this owner, and may be entered by it once more. */
 bool hf__claim_may_reenter(const struct claim *claim, struct owner owner);
+/* Held, and any caller of this client may take it. */
+bool hf__claim_is_offered(const struct claim *claim);
+/* Its lease has the length that an op asked for. */
+bool hf__claim_fits(const struct claim *claim, int64_t ttl_ns);
 void hf__claim_end_older(const struct claim *claim); /* just granted */
-struct claim *hf__claim_offered(hf_client *client, const char *name, size_t len,
-                                uint32_t hash);
-struct claim *hf__claim_reuse(hf_client *client, const char *name, size_t len,
-                              uint32_t hash, int32_t kind);
-/* One that was used before if there is one, else a new one; in no table yet. */
-struct claim *hf__claim_make(hf_client *client, const char *name, size_t len,
-                             uint32_t hash, int32_t kind);
-struct claim *hf__claim_hot(hf_client *client, const char *name, int32_t kind);
-void hf__claim_cool(struct claim *claim);    /* left by a plain hold: keep it hot */
-void hf__claim_free_idle(hf_client *client); /* the idle ones */
 
 /* claim.c */
 void hf__claim_attempt(struct claim *claim);
@@ -301,18 +288,22 @@ void hf__claim_withdraw(struct claim *claim, struct hf_op *withdraw_op);
 void hf__claim_withdrawn(struct claim *claim);
 void hf__claim_release(struct claim *claim, struct hf_op *withdraw_op);
 bool hf__claim_hand_off(struct claim *claim);
-void hf__claim_take_offer(struct claim *claim); /* by the caller that has it now */
+
 void hf__claim_give_up(struct claim *claim);
 void hf__claim_lost(struct claim *claim, const char *reason); /* NULL: by time */
 void hf__claim_end_checks(struct claim *claim, int rc, const char *reason);
 void hf__claim_end_requests(struct claim *claim);
 
+/* plan.c */
+/* Checks the wants and makes the claims and the hold of an acquire. On failure op->why
+ * says why, and nothing is left. */
+int hf__plan(struct hf_op *op, const hf_want *wants, size_t count,
+             const hf_acquire_options *options);
+void hf__plan_free(struct hf_op *op); /* the claims of an op that was not started */
+
 /* acquire.c */
 int hf__acquire(hf_client *client, const hf_want *wants, size_t count,
                 const hf_acquire_options *options, hf_hold **ret_hold, hf_error *why);
-int hf__acquire_fast(hf_client *client, const hf_want *wants, size_t count,
-                     const hf_acquire_options *options, hf_hold **ret_hold,
-                     hf_error *why);
 int hf__acquire_async(hf_client *client, const hf_want *wants, size_t count,
                       const hf_acquire_options *options, hf_acquire_cb *callback,
                       void *user, hf_op **ret_op, hf_error *why);
@@ -395,6 +386,9 @@ void hf__op_init(struct hf_op *op, hf_client *client, enum op_kind kind);
 struct hf_op *hf__op_new(hf_client *client, enum op_kind kind);
 void hf__op_finish(struct hf_op *op, int rc); /* the one way an op ends */
 void hf__op_free(struct hf_op *op);
+void hf__op_free_claims(struct hf_op *op); /* the array, not the claims */
+int hf__op_reserve_timer(struct hf_op *op);
+void hf__op_give_up(struct hf_op *op); /* no longer waits for withdrawals */
 void hf__op_forget_in_child(
     struct hf_op *op); /* in a forked child, before it is freed */
 void hf__op_timer(struct hf_op *op, int64_t at_ns);
@@ -407,15 +401,15 @@ int hf__op_await(struct hf_op *op, int64_t until); /* 0 or HF_ETIMEOUT */
 bool hf__in_callback(const hf_client *client);
 void hf__run_calls(hf_client *client);
 void hf__signal_calls(hf_client *client); /* something is on client->calls */
-int hf__need_thread(hf_client *client, hf_error *why); /* to hear what comes in */
-int hf__need_timers(hf_client *client, hf_error *why); /* to be there in time */
+/* Timers and pushed messages are to be seen though no caller waits. */
+int hf__need_thread(hf_client *client, hf_error *why);
 void hf__stop_thread(hf_client *client);
 int hf__dispatch(hf_client *client);
 void hf__run_ready(hf_client *client);
 
 /* want.c */
-int hf__want_check(const hf_client *client, const hf_want *wants, size_t count,
-                   hf_error *why);
+int hf__wants_check(const hf_want *wants, size_t count, hf_error *why);
+int hf__want_check(const hf_client *client, const hf_want *want, hf_error *why);
 int hf__options_check(const hf_client *client, const hf_acquire_options *given,
                       hf_acquire_options *ret_options, hf_error *why);
 int hf__name_check(const char *name, size_t *ret_len, hf_error *why);

@@ -1,20 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Who drives the loop, who sleeps, and who runs callbacks.
+ * Drives the loop: which thread waits for events, which one sleeps, which one runs
+ * callbacks.
  *
  * A blocking caller drives the loop itself until its op is finished: no hop to another
- * thread. Only one thread drives at a time (client->driven); others who wait sleep on a
- * condition of their own and are woken when their op is finished or when it is their
- * turn to drive. The background thread (only if something must happen without a caller:
- * renewals, asynchronous ops, watches) sleeps on an outer epoll that holds the loop's
- * epoll descriptor one-shot; a caller disarms it while it drives and arms it again
- * after. Where nobody but the clock needs the thread (client->prompt is not set) and
- * callers come thick and fast, those two system calls are saved: the thread then naps,
- * longer and longer, and arms the descriptor itself once nobody has driven during a
- * whole nap.
+ * thread. One thread drives at a time (client->driven); other callers sleep, each on a
+ * condition of its own, and are woken when their op is finished or when it is their
+ * turn to drive. The background thread exists only if something must happen without a
+ * caller: renewals, asynchronous ops, watches. It sleeps on an outer epoll that holds
+ * the loop's epoll descriptor one-shot; a caller disarms that while it drives, and arms
+ * it again when it stops.
  *
  * Callbacks are run by the background thread, or by hf_dispatch for HF_DRIVER_USER,
- * with no lock held. done_fd says that there are some.
+ * with no lock held. done_fd is readable when there are some.
  */
 #include "client.h"
 
@@ -28,12 +26,6 @@
 #include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
-
-/* How long the thread naps, longer each time that callers have been busy meanwhile; and
- * how many times in a row callers arm the descriptor before they rather have it nap. */
-#define NAP_MS 5
-#define NAP_MOST_MS 80
-#define STREAK 16
 
 struct sleeper {
     struct hf_link link;
@@ -92,22 +84,13 @@ static void set_thread_armed(hf_client *client, bool armed)
     client->thread_armed = armed;
 }
 
-/* A thread that naps looks after the loop by itself, if it wakes up in time. */
 static void leave_to_background(hf_client *client)
 {
     hf__loop_arm(&client->loop);
-    if (client->napping && !client->prompt) {
-        if (hf__loop_next(&client->loop) < client->nap_until)
-            hf__signal_calls(client);
-    } else if (client->prompt || !client->thread_running || ++client->streak < STREAK) {
-        set_thread_armed(client, true);
-    } else {
-        client->streak = 0;
-        hf__signal_calls(client);
-    }
+    set_thread_armed(client, true);
 }
 
-/* Leaves the wheel to somebody who waits, or to the background. */
+/* Another caller that waits drives from now on, or the background thread does. */
 static void stop_driving(hf_client *client)
 {
     client->driven = false;
@@ -127,12 +110,12 @@ static void drive(struct hf_op *op, int64_t until)
 {
     hf_client *client = op->client;
     client->driven = true;
-    client->drives++;
+
     set_thread_armed(client, false);
     op->driving = true;
     do {
         hf__loop_turn(&client->loop, &client->lock, until);
-        if (op->offered)
+        if (op->woken)
             hf__acquire_advance(op);
         hf__run_ready(client);
     } while (!op->finished && !is_over(until));
@@ -164,7 +147,7 @@ static void wait_for_driver(struct hf_op *op, int64_t until)
     hf_client *client = op->client;
     hf__list_push_back(&client->sleepers, &me.link);
     op->wake = &me.cond;
-    while (!op->finished && !op->offered && client->driven && !is_over(until))
+    while (!op->finished && !op->woken && client->driven && !is_over(until))
         sleep_until(client, &me.cond, until);
     op->wake = NULL;
     hf__list_remove(&me.link);
@@ -179,7 +162,7 @@ int hf__op_await(struct hf_op *op, int64_t until)
     client->inside++;
     op->asleep = true;
     while (!op->finished && !is_over(until)) {
-        if (op->offered)
+        if (op->woken)
             hf__acquire_advance(op);
         else if (client->driven)
             wait_for_driver(op, until);
@@ -288,7 +271,7 @@ static void clear_done(hf_client *client)
 /* ---- the background ------------------------------------------------------------- */
 
 /* What is due now, without waiting; callbacks too. */
-static void work(hf_client *client)
+static void run_due(hf_client *client)
 {
     clear_done(client);
     if (!client->driven) {
@@ -300,52 +283,20 @@ static void work(hf_client *client)
     hf__run_calls(client);
 }
 
-/* How long the thread may sleep, -1 for as long as nothing happens. */
-static int rest_ms(hf_client *client, uint32_t *drives)
-{
-    bool busy = client->drives != *drives;
-    *drives = client->drives;
-    busy |= client->driven && client->nap_ms < NAP_MOST_MS; /* for a short while */
-    client->napping = busy && !client->prompt && !client->thread_armed;
-    if (client->napping) {
-        int64_t now = hf__now(), next = hf__loop_next(&client->loop);
-        client->nap_until = now + client->nap_ms * HF_NS_PER_MS;
-        client->nap_ms =
-            client->nap_ms < NAP_MOST_MS ? 2 * client->nap_ms : NAP_MOST_MS;
-        if (!client->driven && next < client->nap_until)
-            client->nap_until = next;
-        return hf__poll_ms(now, client->nap_until);
-    }
-    client->nap_ms = NAP_MS;
-    if (!client->driven)
-        set_thread_armed(client, true);
-    return -1;
-}
-
-/* False after a nap that nothing has ended and that leaves nothing to do. */
-static bool is_due(hf_client *client, int ready)
-{
-    return ready > 0 || (!client->driven && hf__loop_next(&client->loop) <= hf__now());
-}
-
 static void *background(void *arg)
 {
     hf_client *client = arg;
     pthread_mutex_lock(&client->lock);
-    uint32_t drives = client->drives;
-    client->nap_ms = NAP_MS;
     while (client->thread_running) {
         struct epoll_event events[2];
-        int wait_ms = rest_ms(client, &drives);
         pthread_mutex_unlock(&client->lock);
-        int ready = epoll_wait(client->outer_fd, events, 2, wait_ms);
+        int ready = epoll_wait(client->outer_fd, events, 2, -1);
         pthread_mutex_lock(&client->lock);
-        client->napping = false;
         for (int i = 0; i < ready; i++)
             if (events[i].data.u64 == 0)
                 client->thread_armed = false; /* one-shot: it has fired */
-        if (client->thread_running && is_due(client, ready))
-            work(client);
+        if (client->thread_running && ready > 0)
+            run_due(client);
     }
     pthread_mutex_unlock(&client->lock);
     return NULL;
@@ -390,19 +341,8 @@ static int start_thread(hf_client *client, hf_error *why)
     return hf__fail_sys(why, HF_ESYSTEM, sys, "cannot start the background thread");
 }
 
-int hf__need_thread(hf_client *client, hf_error *why)
-{
-    int rc = hf__need_timers(client, why);
-    if (rc != 0 || client->prompt)
-        return rc;
-    client->prompt = true;
-    if (!client->driven)
-        set_thread_armed(client, true);
-    return 0;
-}
-
 /* While the client is being closed its thread ends, and no other one may begin. */
-int hf__need_timers(hf_client *client, hf_error *why)
+int hf__need_thread(hf_client *client, hf_error *why)
 {
     if (client->closing || client->thread_running ||
         (client->user_driver && client->outer_fd >= 0))
@@ -413,10 +353,8 @@ int hf__need_timers(hf_client *client, hf_error *why)
     if (rc != 0)
         return rc;
     client->loop.use_timer_fd = true;
-    if (!client->driven) {
-        hf__loop_arm(&client->loop);
-        set_thread_armed(client, true);
-    }
+    if (!client->driven)
+        leave_to_background(client);
     return 0;
 }
 
@@ -436,7 +374,7 @@ void hf__stop_thread(hf_client *client)
 int hf__dispatch(hf_client *client)
 {
     client->inside++;
-    work(client);
+    run_due(client);
     if (--client->inside == 0 && client->closing)
         pthread_cond_broadcast(&client->emptied);
     return 0;

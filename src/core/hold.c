@@ -343,80 +343,34 @@ void hf__hold_drop(struct hf_hold *hold)
     hf__hold_free(hold);
 }
 
+/* Ends the op at once if the store answers inside the call. */
 static void start_release(struct hf_op *op, struct hf_hold *hold)
 {
     op->pending = 1; /* until all parts have been started */
     if (hold_is_lost(hold))
         op->rc = hf__hold_fail_lost(hold, &op->why);
-    hf__list_push_back(&op->client->ops, &op->all);
     release_parts(hold, op);
     hf__hold_free(hold);
-    if (--op->pending == 0)
+    if (--op->pending == 0) {
         hf__op_finish(op, op->rc);
-    else
+        return;
+    }
+    hf__list_push_back(&op->client->ops, &op->all);
+    if (hf__op_reserve_timer(op) == 0 && hf__loop_ensure(&op->client->loop, NULL) == 0)
         hf__op_timer(op, hf__now() + op->client->request_ns);
+    else
+        hf__op_give_up(op);
 }
 
-HF_SLOW_WAY static int release_waiting(struct hf_hold *hold, hf_error *why)
+int hf__hold_release(struct hf_hold *hold, hf_error *why)
 {
     struct hf_op op;
     hf__op_init(&op, hold->client, OP_RELEASE);
-    op.reserved = hf__loop_reserve(&hold->client->loop) == 0;
     start_release(&op, hold);
-    hf__run_ready(op.client);
-    if (!op.finished && hf__loop_ensure(&op.client->loop, NULL) == 0)
-        hf__op_await(&op, HF_NEVER);
+    hf__op_await(&op, HF_NEVER);
     if (op.rc != 0 && why)
         *why = op.why;
     return op.rc;
-}
-
-/* The store did not confirm at once: wait for it. */
-HF_SLOW_WAY static int await_leaving(struct claim *claim, hf_error *why)
-{
-    struct hf_op op;
-    hf_client *client = claim->client;
-    hf__op_init(&op, client, OP_RELEASE);
-    op.reserved = hf__loop_reserve(&client->loop) == 0;
-    op.pending = 1;
-    /* cppcheck-suppress autoVariables; the op ends before this call does */
-    claim->withdraw_op = &op;
-    hf__list_push_back(&client->ops, &op.all);
-    hf__op_timer(&op, hf__now() + client->request_ns);
-    if (hf__loop_ensure(&client->loop, NULL) == 0)
-        hf__op_await(&op, HF_NEVER);
-    else
-        hf__op_finish(&op, hf__fail_code(&op.why, HF_EUNCERTAIN));
-    if (op.rc != 0 && why)
-        *why = op.why;
-    return op.rc;
-}
-
-/* One claim that the store lets go of on the spot needs no op. */
-int hf__hold_release(struct hf_hold *hold, hf_error *why)
-{
-    struct claim *claim = hold->one.claim;
-    bool simple = hold->count == 1 && claim && claim->state == CLAIM_HELD &&
-                  claim->valid_until == HF_NEVER && claim->holders == 1;
-    if (!simple)
-        return release_waiting(hold, why);
-    hf__list_remove(&hold->one.link);
-    hold->one.claim = NULL;
-    hf__hold_free(hold);
-    claim->holders = 0;
-    if (hf__claim_hand_off(claim))
-        return 0;
-    hf__claim_withdraw(claim, NULL);
-    if (claim->state != CLAIM_WITHDRAWN)
-        return await_leaving(claim, why);
-    bool gone = claim->withdrawal == HF_GONE;
-    if (gone || hf__list_first(&claim->ops) || claim->pinned || claim->ttl_ns ||
-        claim->ticket.note[0] || (claim->ticket.flags & HF_TICKET_YIELD))
-        hf__claim_withdrawn(claim);
-    else
-        hf__claim_cool(claim);
-    return gone ? hf__fail(why, HF_ELOST, "the lock was gone before it was released")
-                : 0;
 }
 
 int hf__hold_release_async(struct hf_hold *hold, hf_done_cb *callback, void *user,
@@ -425,7 +379,7 @@ int hf__hold_release_async(struct hf_hold *hold, hf_done_cb *callback, void *use
     hf_client *client = hold->client;
     struct hf_op *op = hf__op_new(client, OP_RELEASE);
     int rc = hf__need_thread(client, why);
-    if (!op || rc != 0 || hf__loop_reserve(&client->loop) != 0) {
+    if (!op || rc != 0) {
         hf__free(op);
         hf__hold_drop(hold);
         return rc != 0 ? rc
@@ -433,11 +387,10 @@ int hf__hold_release_async(struct hf_hold *hold, hf_done_cb *callback, void *use
                                   "released, but there is no memory to "
                                   "tell how it went");
     }
-    op->heap = op->abandoned = op->reserved = true;
+    op->heap = op->abandoned = true;
     op->callback.done = callback;
     op->user = user;
     start_release(op, hold);
-    hf__loop_ensure(&client->loop, NULL);
     return 0;
 }
 
@@ -452,7 +405,6 @@ int hf__hold_leave(struct hf_hold *hold, hf_error *why)
         hf__list_remove(&hold->parts[i].link);
         hold->parts[i].claim = NULL;
         claim->left_behind = true; /* and so it stays when the last holder releases */
-        claim->used_id = true;
         if (--claim->holders == 0)
             hf__claim_release(claim, NULL);
     }

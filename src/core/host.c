@@ -47,7 +47,7 @@ static void refuse_token(struct claim *claim, uint64_t token)
              "the store gave token %" PRIu64 " after token %" PRIu64
              ": its data was lost or set back; if that was meant, open a new client",
              token, claim->token);
-    claim->doubted = true;
+    claim->sent_before = true;
     host_failed(&claim->client->host, &claim->ticket, &why);
 }
 
@@ -81,7 +81,7 @@ static void host_queued(struct hf_host *host, struct hf_ticket *ticket,
     struct claim *claim = claim_of(ticket);
     if (!waits(claim))
         return;
-    if (claim->state == CLAIM_ASKED && !claim->inline_call)
+    if (claim->state == CLAIM_ASKED && claim->sent_at)
         claim->client->answer_ns = hf__now() - claim->sent_at;
     claim->state = CLAIM_QUEUED;
     claim->unreachable = false;
@@ -115,7 +115,6 @@ static void host_busy(struct hf_host *host, struct hf_ticket *ticket)
 
 static void keep_sentence(struct claim *claim, const hf_error *why)
 {
-    claim->client->answer = *why;
     struct hf_link *front = hf__list_first(&claim->ops);
     if (front)
         HF_CONTAINER(front, struct hf_op, link)->why = *why;
@@ -138,8 +137,7 @@ static void host_failed(struct hf_host *host, struct hf_ticket *ticket,
     keep_sentence(claim, why);
     if (why->code == HF_EUNREACHABLE || why->code == HF_EUNCERTAIN) {
         claim->unreachable = true;
-        claim->doubted |= why->code == HF_EUNCERTAIN;
-        claim->unsent = !claim->doubted;
+        claim->sent = why->code == HF_EUNCERTAIN;
         claim->state = CLAIM_ASKED;
         hf__claim_timer(claim, backoff(claim));
         return;
@@ -157,7 +155,7 @@ static void host_withdrawn(struct hf_host *host, struct hf_ticket *ticket,
     if (claim->state != CLAIM_WITHDRAWING)
         return;
     if (answer == HF_WITHDRAWAL_UNKNOWN || answer == HF_WITHDRAWAL_UNSENT) {
-        claim->unsent = answer == HF_WITHDRAWAL_UNSENT;
+        claim->sent = answer != HF_WITHDRAWAL_UNSENT;
         hf__claim_timer(claim, backoff(claim));
         return;
     }

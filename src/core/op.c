@@ -12,6 +12,7 @@
 #include "../base/error.h"
 #include "../base/mem.h"
 
+#include <stddef.h>
 #include <string.h>
 
 /* A store that has been slow to answer gets more time, within bounds. */
@@ -28,7 +29,7 @@ int64_t hf__confirm_until(const hf_client *client)
 }
 
 /* A hold that was lost before stays lost; of anything else the outcome is open. */
-static void give_up_waiting(struct hf_op *op)
+void hf__op_give_up(struct hf_op *op)
 {
     for (HF_EACH(link, &op->client->claims)) {
         struct claim *claim = HF_CONTAINER(link, struct claim, all);
@@ -51,7 +52,7 @@ static void acquire_timeout(struct hf_op *op)
 {
     struct claim *claim = op->claims[op->at];
     int rc = HF_ETIMEOUT;
-    if (claim->unreachable || op->once) /* asked once, and never answered */
+    if (claim->unreachable || op->timeout_ms == 0) /* the store has not answered */
         rc = HF_EUNREACHABLE;
     if (op->why.code != rc)
         hf__fail_code(&op->why, rc);
@@ -62,7 +63,7 @@ static void op_timeout(void *arg)
 {
     struct hf_op *op = arg;
     if (op->undoing || op->kind == OP_RELEASE)
-        give_up_waiting(op);
+        hf__op_give_up(op);
     else if (op->kind == OP_ACQUIRE || op->kind == OP_LATCH)
         acquire_timeout(op);
     else if (op->kind == OP_REQUEST)
@@ -73,7 +74,8 @@ static void op_timeout(void *arg)
 
 void hf__op_init(struct hf_op *op, hf_client *client, enum op_kind kind)
 {
-    memset(op, 0, sizeof(*op) - sizeof(op->why.text));
+    memset(op, 0, offsetof(struct hf_op, order));
+    op->why.code = 0;
     op->why.text[0] = '\0';
     op->client = client;
     op->client_tag = client->handle.generation;
@@ -88,6 +90,14 @@ struct hf_op *hf__op_new(hf_client *client, enum op_kind kind)
     if (op)
         hf__op_init(op, client, kind);
     return op;
+}
+
+/* Room for the op's timer, so that setting it cannot fail. */
+int hf__op_reserve_timer(struct hf_op *op)
+{
+    int rc = hf__loop_reserve(&op->client->loop);
+    op->reserved = rc == 0;
+    return rc;
 }
 
 void hf__op_timer(struct hf_op *op, int64_t at_ns)
@@ -154,7 +164,13 @@ void hf__op_free(struct hf_op *op)
 {
     if (op->hold)
         hf__hold_discard(op->hold, op->hold->handle.generation);
-    if (op->claims && op->claims != &op->one)
-        hf__free(op->claims);
+    hf__op_free_claims(op);
     hf__free(op);
+}
+
+void hf__op_free_claims(struct hf_op *op)
+{
+    if (op->claims != &op->one)
+        hf__free(op->claims);
+    op->claims = NULL;
 }

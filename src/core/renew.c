@@ -26,7 +26,7 @@ int64_t hf__drift(int64_t ttl_ns)
     return ttl_ns / 100;
 }
 
-/* A store may give less than was call, and is not believed if it says that it gave
+/* A store may give less than was asked, and is not believed if it says that it gave
  * more. */
 struct hf_lease hf__lease_in_bounds(const struct claim *claim, int64_t since_ns,
                                     int64_t ttl_ns)
@@ -384,7 +384,7 @@ static int renew_from_now(struct claim *claim, hf_error *why)
 {
     int rc = 0;
     if (!claim->renew && !claim->fixed)
-        rc = hf__need_timers(claim->client, why);
+        rc = hf__need_thread(claim->client, why);
     claim->renew |= rc == 0 && !claim->fixed;
     return rc;
 }

@@ -338,6 +338,7 @@ static void adopt_undo(struct claim *claim, bool moved)
         return;
     }
     claim->state = CLAIM_ASKED;
+    claim->sent = true;
     hf__claim_give_up(claim);
 }
 
@@ -353,7 +354,7 @@ int hf__adopt(hf_client *client, const char *id, const hf_acquire_options *optio
     struct request_call call = { .request = { .other = parsed.ticket } };
     rc = hold ? 0 : hf__fail_code(why, HF_ENOMEM);
     if (rc == 0 && claim->renew)
-        rc = hf__need_timers(client, why);
+        rc = hf__need_thread(client, why);
     if (rc == 0) {
         call.request.ticket = &claim->ticket;
         call.until = adopt_until(client, options->timeout_ms);

@@ -37,22 +37,17 @@ void __real_hf__renew_answer(struct claim *claim, enum hf_renewal answer,
 void __wrap_hf__renew_answer(struct claim *claim, enum hf_renewal answer,
                              const struct hf_lease *given);
 
-void __real_hf__claim_take_offer(struct claim *claim);
-void __wrap_hf__claim_take_offer(struct claim *claim);
+bool __real_hf__claim_hand_off(struct claim *claim);
+bool __wrap_hf__claim_hand_off(struct claim *claim);
+bool __real_hf__claim_fits(const struct claim *claim, int64_t ttl_ns);
+bool __wrap_hf__claim_fits(const struct claim *claim, int64_t ttl_ns);
 void __real_hf__hold_take(struct hf_hold *hold, uint32_t index, struct claim *claim);
 void __wrap_hf__hold_take(struct hf_hold *hold, uint32_t index, struct claim *claim);
 void __real_hf__op_wake(struct hf_op *op);
 void __wrap_hf__op_wake(struct hf_op *op);
 void __real_hf__acquire_undo(struct hf_op *op, int rc);
 void __wrap_hf__acquire_undo(struct hf_op *op, int rc);
-void __real_hf__claim_release(struct claim *claim, struct hf_op *withdraw_op);
-void __wrap_hf__claim_release(struct claim *claim, struct hf_op *withdraw_op);
-struct claim *__real_hf__claim_offered(hf_client *client, const char *name, size_t len,
-                                       uint32_t hash);
-struct claim *__wrap_hf__claim_offered(hf_client *client, const char *name, size_t len,
-                                       uint32_t hash);
-
-static struct claim *taken; /* an offer, and who had it before */
+static struct claim *taken; /* handed off, and who had it before */
 static struct owner former;
 static bool undoing;
 
@@ -66,7 +61,8 @@ void __wrap_hf__claim_granted(struct claim *claim, const struct hf_grant *grant)
 
 void __wrap_hf__claim_mark_ready(struct claim *claim)
 {
-    if (mutant != MUTANT_CORE_NO_WORD || !dice_chance(5))
+    bool kept = undoing && mutant == MUTANT_OFFER_KEPT && hf__claim_is_offered(claim);
+    if (!kept && (mutant != MUTANT_CORE_NO_WORD || !dice_chance(5)))
         __real_hf__claim_mark_ready(claim);
 }
 
@@ -82,16 +78,25 @@ void __wrap_hf__renew_answer(struct claim *claim, enum hf_renewal answer,
 
 void __wrap_hf__op_wake(struct hf_op *op)
 {
-    count.offers += op->offered;
+    count.offers += op->woken;
     __real_hf__op_wake(op);
 }
 
-void __wrap_hf__claim_take_offer(struct claim *claim)
+bool __wrap_hf__claim_hand_off(struct claim *claim)
 {
-    __real_hf__claim_take_offer(claim);
+    struct owner before = claim->owner;
+    if (!__real_hf__claim_hand_off(claim))
+        return false;
     count.handoffs++;
     taken = claim;
-    former = claim->owner;
+    former = before;
+    return true;
+}
+
+bool __wrap_hf__claim_fits(const struct claim *claim, int64_t ttl_ns)
+{
+    bool wrong = mutant == MUTANT_OFFER_LEASE && hf__claim_is_offered(claim);
+    return wrong || __real_hf__claim_fits(claim, ttl_ns);
 }
 
 void __wrap_hf__hold_take(struct hf_hold *hold, uint32_t index, struct claim *claim)
@@ -107,22 +112,4 @@ void __wrap_hf__acquire_undo(struct hf_op *op, int rc)
     undoing = rc == HF_ETIMEOUT;
     __real_hf__acquire_undo(op, rc);
     undoing = false;
-}
-
-void __wrap_hf__claim_release(struct claim *claim, struct hf_op *withdraw_op)
-{
-    if (mutant != MUTANT_OFFER_KEPT || !undoing || !claim->offered)
-        __real_hf__claim_release(claim, withdraw_op);
-}
-
-struct claim *__wrap_hf__claim_offered(hf_client *client, const char *name, size_t len,
-                                       uint32_t hash)
-{
-    struct claim *claim = __real_hf__claim_offered(client, name, len, hash);
-    if (claim || mutant != MUTANT_OFFER_LEASE)
-        return claim;
-    claim = client->names[hash & (client->names_size - 1)];
-    while (claim && !(claim->offered && strcmp(claim->ticket.name, name) == 0))
-        claim = claim->name_next;
-    return claim;
 }
