@@ -37,8 +37,6 @@ void __real_hf__renew_answer(struct claim *claim, enum hf_renewal answer,
 void __wrap_hf__renew_answer(struct claim *claim, enum hf_renewal answer,
                              const struct hf_lease *given);
 
-bool __real_hf__claim_hand_off(struct claim *claim);
-bool __wrap_hf__claim_hand_off(struct claim *claim);
 bool __real_hf__claim_fits(const struct claim *claim, int64_t ttl_ns);
 bool __wrap_hf__claim_fits(const struct claim *claim, int64_t ttl_ns);
 void __real_hf__hold_take(struct hf_hold *hold, uint32_t index, struct claim *claim);
@@ -47,7 +45,7 @@ void __real_hf__op_wake(struct hf_op *op);
 void __wrap_hf__op_wake(struct hf_op *op);
 void __real_hf__acquire_undo(struct hf_op *op, int rc);
 void __wrap_hf__acquire_undo(struct hf_op *op, int rc);
-static struct claim *taken; /* handed off, and who had it before */
+static const struct claim *taken; /* handed off, and its owner before that */
 static struct owner former;
 static bool undoing;
 
@@ -82,25 +80,19 @@ void __wrap_hf__op_wake(struct hf_op *op)
     __real_hf__op_wake(op);
 }
 
-bool __wrap_hf__claim_hand_off(struct claim *claim)
-{
-    struct owner before = claim->owner;
-    if (!__real_hf__claim_hand_off(claim))
-        return false;
-    count.handoffs++;
-    taken = claim;
-    former = before;
-    return true;
-}
-
+/* Core looks at the lease of a claim before an op takes it. */
 bool __wrap_hf__claim_fits(const struct claim *claim, int64_t ttl_ns)
 {
-    bool wrong = mutant == MUTANT_OFFER_LEASE && hf__claim_is_offered(claim);
-    return wrong || __real_hf__claim_fits(claim, ttl_ns);
+    bool offered = hf__claim_is_offered(claim) && claim->handoffs > 0;
+    taken = offered ? claim : NULL;
+    former = claim->owner;
+    return (offered && mutant == MUTANT_OFFER_LEASE) ||
+           __real_hf__claim_fits(claim, ttl_ns);
 }
 
 void __wrap_hf__hold_take(struct hf_hold *hold, uint32_t index, struct claim *claim)
 {
+    count.handoffs += taken == claim;
     if (mutant == MUTANT_OFFER_OWNER && taken == claim)
         claim->owner = former;
     taken = NULL;
