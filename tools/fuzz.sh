@@ -22,7 +22,7 @@ redis=src/backends/redis
 zk=src/backends/zookeeper/wire
 case $target in
 resp) more=$redis/resp.c ;;
-link) more="$redis/resp.c $(echo $redis/link*.c) $(echo src/base/*.c)" ;;
+conn) more="$redis/resp.c $(echo $redis/conn*.c) $(echo src/base/*.c)" ;;
 zk_decode) more="$zk/jute.c $zk/zk_records.c src/base/mem.c" ;;
 zk_session) more="$(echo $zk/*.c) $(echo src/base/*.c)" ;;
 *) more= ;;

@@ -252,7 +252,7 @@ void peer_again(void)
     in.len = 0;
     const struct redis_session *session = peer.host.session;
     for (int i = 0; i < TURNS; i++) {
-        if (link_is_up(session->link))
+        if (hf__redis_conn_is_up(session->conn))
             return;
         if (take_request(request)) {
             shake(request);

@@ -187,7 +187,7 @@ void redis_diagnose(struct redis_session *me, struct hf_request *request)
     static const struct resp_arg script[] = { { "EVAL", 4 },
                                               { "return 1", 8 },
                                               { "0", 1 } };
-    link_call(me->link, info, 1, diagnose_reply, request, PART_INFO);
-    link_call(me->link, clock, 1, diagnose_reply, request, PART_TIME);
-    link_call(me->link, script, 3, diagnose_reply, request, PART_SCRIPT);
+    hf__redis_conn_send(me->conn, info, 1, diagnose_reply, request, PART_INFO);
+    hf__redis_conn_send(me->conn, clock, 1, diagnose_reply, request, PART_TIME);
+    hf__redis_conn_send(me->conn, script, 3, diagnose_reply, request, PART_SCRIPT);
 }

@@ -97,7 +97,7 @@ void evict_done(struct redis_session *me)
 bool redis_pass(void *session, struct hf_ticket *ticket, uint64_t token)
 {
     struct redis_session *me = session;
-    if (!link_is_up(me->link))
+    if (!hf__redis_conn_is_up(me->conn))
         return false; /* the server could not ask us */
     ticket->store[3] = token;
     return true;
@@ -137,8 +137,8 @@ static void answer(struct redis_session *me, const struct hf_ticket *ticket,
     args_letter(&args, word);
     args_id(&args, &wish->id);
     args_text(&args, wish->details, wish->len);
-    link_eval(me->link, &script_evict, keys.key, keys.count, args.arg, args.count, NULL,
-              NULL, 0);
+    hf__redis_conn_eval(me->conn, &script_evict, keys.key, keys.count, args.arg,
+                        args.count, NULL, NULL, 0);
 }
 
 /* Which token of its block holds the lock now. */
@@ -150,7 +150,7 @@ uint64_t evict_token_now(const struct hf_ticket *ticket, uint64_t first)
 void evict_asked(struct redis_session *me, struct hf_ticket *ticket,
                  const struct evict_wish *wish)
 {
-    if (link_is_crowded(me->link))
+    if (hf__redis_conn_is_crowded(me->conn))
         return; /* it will be asked again; a flood must not fill the memory */
     if (wish->token != evict_token_now(ticket, wish->first)) {
         redis_renew(me, &ticket, 1, HF_CHECK); /* which brings the right one */

@@ -3,7 +3,7 @@
  * Who holds and who waits: one script call for one name, SCAN and then one call per
  * name for a prefix. A call brings a page of rows, and there is another one for the
  * next page: a look holds neither the server nor the connection up, and a reply is
- * never larger than what the link reads.
+ * never larger than what the connection reads.
  *
  * A survey is an inspection under way. By prefix it walks the whole keyspace in steps
  * that do not hold the server up. Names are found by holdfast's own side keys, and
@@ -304,12 +304,13 @@ static void ask_page(struct redis_session *me, struct survey *survey, size_t ind
     args_number(&args, section);
     args_text(&args, place, place_len);
     survey->under_way++;
-    link_eval(me->link, &script_inspect, keys.key, keys.count, args.arg, args.count,
-              inspect_reply, survey, (uint64_t)survey->flight << 32 | index);
+    hf__redis_conn_eval(me->conn, &script_inspect, keys.key, keys.count, args.arg,
+                        args.count, inspect_reply, survey,
+                        (uint64_t)survey->flight << 32 | index);
 }
 
 /* Keeps some calls under way until all names were asked for. Calls may be answered
- * inside link_eval() when the link is down: then the survey has failed, and the caller
+ * inside hf__redis_conn_eval() when the connection is down: then the survey has failed, and the caller
  * at the bottom of the stack ends it. */
 static void survey_step(struct redis_session *me, struct survey *survey)
 {
@@ -412,7 +413,7 @@ static void scan(struct redis_session *me, struct survey *survey,
         { "COUNT", 5 }, { "1000", 4 }, { "TYPE", 4 },  { "hash", 4 },
     };
     survey->under_way++;
-    link_call(me->link, args, survey->hashes ? 8 : 6, scan_reply, survey, 0);
+    hf__redis_conn_send(me->conn, args, survey->hashes ? 8 : 6, scan_reply, survey, 0);
 }
 
 void redis_inspect(struct redis_session *me, struct hf_request *request)

@@ -74,7 +74,7 @@ int listen_to(struct redis_session *me, struct hf_ticket *ticket)
     listener->ticket = ticket;
     hf__list_push_back(bucket_of(me, channel, len), &listener->link);
     ticket->store[1] = (uintptr_t)listener;
-    int rc = link_subscribe(me->link, channel, len);
+    int rc = hf__redis_conn_subscribe(me->conn, channel, len);
     if (rc != 0) {
         hf__list_remove(&listener->link);
         hf__free(listener);
@@ -90,7 +90,7 @@ void listen_end(struct redis_session *me, struct hf_ticket *ticket)
         return;
     ticket->store[1] = 0;
     hf__list_remove(&listener->link);
-    link_unsubscribe(me->link, listener->channel, listener->len);
+    hf__redis_conn_unsubscribe(me->conn, listener->channel, listener->len);
     hf__free(listener);
 }
 

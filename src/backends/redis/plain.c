@@ -112,12 +112,12 @@ static void ignore_reply(void *session, void *subject, uint64_t word,
 }
 
 static void send(struct redis_session *me, struct job *job, struct resp_arg *args,
-                 size_t count, link_reply *reply)
+                 size_t count, conn_reply *reply)
 {
-    link_call(me->link, args, count, reply, job, 0);
+    hf__redis_conn_send(me->conn, args, count, reply, job, 0);
 }
 
-static void send_word(struct redis_session *me, const char *word, link_reply *reply,
+static void send_word(struct redis_session *me, const char *word, conn_reply *reply,
                       struct job *job)
 {
     struct resp_arg arg = { word, strlen(word) };
@@ -143,7 +143,7 @@ static void take_done(void *session, void *subject, uint64_t word,
         (!value || !resp_number(resp_at(nodes, 0, 0), &token) ||
          !resp_number(resp_at(nodes, 0, 2), &left))) {
         rc = take_nonsense(ticket, &why);
-        link_distrust(me->link);
+        hf__redis_conn_distrust(me->conn);
     }
     if (rc == 0 && ticket && value && value->type == RESP_ERROR)
         rc = hf__fail_code(&why, HF_EMISMATCH);

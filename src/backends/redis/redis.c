@@ -4,7 +4,7 @@
  *
  * This file holds the table, the URL and the session's beginning and end. The rest:
  * tickets.c (places in queues), listen.c (what the server pushes), renew.c, requests.c
- * (latches, cells, repair), inspect.c, diagnose.c, keys.c (names), link.c and its kin
+ * (latches, cells, repair), inspect.c, diagnose.c, keys.c (names), conn.c and its kin
  * (the connection), resp.c (the protocol), scripts/ (what happens on the server),
  * plain.c (servers without scripts). docs/backends/redis.md tells what a user has to
  * know.
@@ -57,7 +57,7 @@ static int one_of(const struct hf_url *url, const char *key, const char *first,
     return 0;
 }
 
-static int read_address(const struct hf_url *url, struct link_settings *settings,
+static int read_address(const struct hf_url *url, struct conn_settings *settings,
                         hf_error *why)
 {
     struct hf_stream_settings *stream = &settings->stream;
@@ -117,7 +117,7 @@ static int64_t silence_ms(const struct redis_session *me)
 }
 
 static int read_settings(struct redis_session *me, const struct hf_url *url,
-                         struct link_settings *settings, hf_error *why)
+                         struct conn_settings *settings, hf_error *why)
 {
     int64_t connect_ms, timeout_ms, protocol;
     bool simple, off, alone;
@@ -193,7 +193,7 @@ static void redis_down(void *session, const hf_error *why)
     (void)why;
 }
 
-static const struct link_user link_user = {
+static const struct conn_user conn_user = {
     .up = redis_up,
     .down = redis_down,
     .message = redis_message,
@@ -204,7 +204,7 @@ static int redis_open(void *session, struct hf_host *host, const struct hf_url *
                       uint64_t *ret_caps, hf_error *why)
 {
     struct redis_session *me = session;
-    struct link_settings settings = { .database = 0 };
+    struct conn_settings settings = { .database = 0 };
     char password[HF_SECRET_MAX];
     me->host = host;
     hf__list_init(&me->batches);
@@ -221,7 +221,7 @@ static int redis_open(void *session, struct hf_host *host, const struct hf_url *
     if (rc != 0)
         return rc;
     settings.password = password;
-    rc = link_open(host, &settings, &link_user, me, &me->link, why);
+    rc = hf__redis_conn_open(host, &settings, &conn_user, me, &me->conn, why);
     hf__secret_wipe(password, sizeof(password));
     if (!me->scripts)
         *ret_caps = CAPS_PLAIN;
@@ -235,14 +235,14 @@ static void redis_close(void *session, bool forked)
     struct redis_session *me = session;
     if (!me->host)
         return;
-    if (me->link && !forked && link_is_up(me->link)) {
+    if (me->conn && !forked && hf__redis_conn_is_up(me->conn)) {
         int64_t left = me->host->close_by_ns - me->host->ops->now(me->host);
-        link_mute(me->link);
+        hf__redis_conn_mute(me->conn);
         if (slots_leave(me) > 0 && left > 0)
-            link_settle(me->link, left < FAREWELL_NS ? left : FAREWELL_NS);
+            hf__redis_conn_drain(me->conn, left < FAREWELL_NS ? left : FAREWELL_NS);
     }
     evict_done(me);
-    link_close(me->link, forked);
+    hf__redis_conn_close(me->conn, forked);
     listen_done(me);
     renew_done(me);
     inspect_done(me);
@@ -260,7 +260,7 @@ static void redis_interest(void *session, struct hf_ticket *ticket)
 static void redis_forget(void *session, const void *ticket_or_request)
 {
     struct redis_session *me = session;
-    link_forget(me->link, ticket_or_request);
+    hf__redis_conn_forget(me->conn, ticket_or_request);
     renew_forget(me, ticket_or_request);
     inspect_forget(me, ticket_or_request);
     evict_forget(me, ticket_or_request);

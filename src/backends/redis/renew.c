@@ -68,7 +68,7 @@ static void renew_reply(void *session, void *subject, uint64_t word,
     struct batch *batch = subject;
     if (nodes && nodes[0].type != RESP_ERROR &&
         (nodes[0].type != RESP_ARRAY || nodes[0].len != batch->count))
-        link_distrust(me->link);
+        hf__redis_conn_distrust(me->conn);
     for (uint32_t i = 0; i < batch->count; i++) {
         struct hf_lease lease = { sent_ns, batch->of[i].ttl_ns };
         if (batch->of[i].ticket)
@@ -155,8 +155,8 @@ static void renew_some(struct redis_session *me, struct hf_ticket *const *ticket
     batch->mode = mode;
     batch->count = (uint32_t)count;
     hf__list_push_back(&me->batches, &batch->link);
-    link_eval(me->link, &script_renew, load->keys, KEYS_EACH * count, load->args,
-              ARGS_EACH * count, renew_reply, batch, 0);
+    hf__redis_conn_eval(me->conn, &script_renew, load->keys, KEYS_EACH * count,
+                        load->args, ARGS_EACH * count, renew_reply, batch, 0);
     hf__free(load);
 }
 

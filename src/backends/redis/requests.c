@@ -261,6 +261,6 @@ void redis_ask(void *session, struct hf_request *request)
         keys_add(&keys, KEY_INFO, request->name, request->name_len);
     args_init(&args);
     add_arguments(&args, me, request, owners);
-    link_eval(me->link, verb->script, keys.key, keys.count, args.arg, args.count,
-              ask_reply, request, 0);
+    hf__redis_conn_eval(me->conn, verb->script, keys.key, keys.count, args.arg,
+                        args.count, ask_reply, request, 0);
 }

@@ -11,7 +11,7 @@
  * Whatever comes, a call reads at most max_nodes headers, so that an endless row of
  * attributes or an endless line is refused and not read again and again.
  *
- * Called by the link, on whichever thread drives the session. Keeps nothing.
+ * Called by the connection, on whichever thread drives the session. Keeps nothing.
  */
 #include "resp.h"
 

@@ -16,15 +16,15 @@
 
 #include "../../base/list.h"
 #include "../../base/rand.h"
+#include "conn.h"
 #include "keys.h"
-#include "link.h"
 #include "scripts.h"
 
 enum { LISTENER_BUCKETS = 64, DETAILS_SIZE = 192, INBOX_SIZE = 41 };
 
 struct redis_session {
     struct hf_host *host;
-    struct link *link;
+    struct redis_conn *conn;
     enum redis_layout layout;
     bool scripts;   /* false: script=off, MULTI and WATCH instead */
     bool strangers; /* layout=simple: others may wait that the server does not know */
@@ -52,7 +52,7 @@ void redis_attempt(void *session, struct hf_ticket *ticket);
 void redis_withdraw(void *session, struct hf_ticket *ticket);
 /* Asks the server to take the ticket out; `reply` may be NULL. */
 void ticket_leave(struct redis_session *me, struct hf_ticket *ticket,
-                  link_reply *reply);
+                  conn_reply *reply);
 
 /* When to look again at a simple lock: its holder may be one of another library, which
  * says nothing when it lets go. `left`: of its lease, -1 if it has none. */

@@ -68,7 +68,7 @@ void slot_give(struct redis_session *me, struct hf_ticket *ticket)
 {
     listen_end(me, ticket);
     if (ticket->store[0] >= ONE_CALL)
-        link_forget(me->link, ticket);
+        hf__redis_conn_forget(me->conn, ticket);
     renew_forget(me, ticket);
     slot_free(me, slot_of(ticket));
     ticket->store[0] = 0;

@@ -286,7 +286,7 @@ static void take_reply(void *session, void *subject, uint64_t word,
         me->host->ops->busy(me->host, ticket);
     } else {
         if (rc == 0 && answer != TAKE_GRANTED)
-            link_distrust(me->link); /* the answer to something else */
+            hf__redis_conn_distrust(me->conn); /* the answer to something else */
         if (rc == 0)
             rc = take_nonsense(ticket, &why);
         if (rc != HF_EUNREACHABLE && rc != HF_EUNCERTAIN)
@@ -358,8 +358,8 @@ void redis_attempt(void *session, struct hf_ticket *ticket)
     args_init(&args);
     args_take(&args, me, ticket, slot_of(ticket), owner);
     ticket->store[0] += ONE_CALL;
-    link_eval_revocable(me->link, kind->take, keys.key, keys.count, args.arg,
-                        args.count, take_reply, ticket, 0);
+    hf__redis_conn_eval_undoable(me->conn, kind->take, keys.key, keys.count, args.arg,
+                                 args.count, take_reply, ticket, 0);
 }
 
 /* ---- Withdraw -------------------------------------------------------------------- */
@@ -382,13 +382,13 @@ static void leave_reply(void *session, void *subject, uint64_t word,
     else if (rc == HF_EMISMATCH)
         answer = HF_GONE; /* the name is somebody else's now */
     else if (rc == 0)
-        link_distrust(me->link);
+        hf__redis_conn_distrust(me->conn);
     if (answer == HF_WITHDRAWN || answer == HF_GONE)
         slot_give(me, ticket);
     me->host->ops->withdrawn(me->host, ticket, answer);
 }
 
-void ticket_leave(struct redis_session *me, struct hf_ticket *ticket, link_reply *reply)
+void ticket_leave(struct redis_session *me, struct hf_ticket *ticket, conn_reply *reply)
 {
     const struct kind *kind = kind_of(me, ticket->kind);
     struct keys keys;
@@ -400,8 +400,8 @@ void ticket_leave(struct redis_session *me, struct hf_ticket *ticket, link_reply
     args_letter(&args, kind->letter);
     args_number(&args, me->strangers);
     ticket->store[0] = (ticket->store[0] + ONE_CALL) | LEAVING;
-    link_eval(me->link, kind->leave, keys.key, keys.count, args.arg, args.count, reply,
-              ticket, 0);
+    hf__redis_conn_eval(me->conn, kind->leave, keys.key, keys.count, args.arg,
+                        args.count, reply, ticket, 0);
 }
 
 void redis_withdraw(void *session, struct hf_ticket *ticket)

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT */
-/* The private redis-server of a test of the link, and a second opinion on it: `raw`. */
-#ifndef HF_TESTS_LINK_SERVER_H
-#define HF_TESTS_LINK_SERVER_H
+/* The private redis-server of a test of the connection, and a second opinion on it: `raw`. */
+#ifndef HF_TESTS_CONN_SERVER_H
+#define HF_TESTS_CONN_SERVER_H
 
 #include "../harness/redis_raw.h"
 #include "../harness/redis_server.h"
-#include "link_stage.h"
+#include "conn_stage.h"
 
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-#define DIRECTORY "/tmp/hf-link-XXXXXX"
+#define DIRECTORY "/tmp/hf-conn-XXXXXX"
 
 static struct redis_server server;
 static struct raw *raw;
@@ -39,9 +39,9 @@ static inline void server_end(void)
     ck_assert_int_eq(rmdir(directory), 0);
 }
 
-static inline struct link_settings settings_of(int protocol)
+static inline struct conn_settings settings_of(int protocol)
 {
-    struct link_settings settings = stage_settings(server.socket);
+    struct conn_settings settings = stage_settings(server.socket);
     settings.protocol = protocol;
     return settings;
 }
@@ -49,7 +49,7 @@ static inline struct link_settings settings_of(int protocol)
 static inline void open_fine(struct stage *stage, int protocol,
                              struct fake_clock *clock)
 {
-    struct link_settings settings = settings_of(protocol);
+    struct conn_settings settings = settings_of(protocol);
     int rc = stage_open(stage, &settings, clock);
     ck_assert_msg(rc == 0, "%d: %s", rc, stage->why.text);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How the link loses its server and finds it again: what callers are told, when it
+ * How the connection loses its server and finds it again: what callers are told, when it
  * gives up, how it comes back. A private redis-server is killed, stopped and started;
  * time is the test's own wherever it matters.
  */
@@ -8,7 +8,7 @@
 
 #include "../../src/base/clock.h"
 #include "../../src/base/mem.h"
-#include "link_server.h"
+#include "conn_server.h"
 
 #include <signal.h>
 #include <string.h>
@@ -37,7 +37,7 @@ static void start_again(void)
     raw = raw_open(server.socket);
 }
 
-/* Moves the clock on, a little at a time, until the link is up again. */
+/* Moves the clock on, a little at a time, until the connection is up again. */
 static void wait_for_up(unsigned ups)
 {
     for (int i = 0; i < 1000 && stage.ups < ups; i++) {
@@ -206,15 +206,15 @@ START_TEST(a_silent_server_is_not_settled_with)
 {
     begin(0);
     stage_say(&stage, 1, "INCR", "n", NULL);
-    link_mute(stage.link);
-    link_settle(stage.link, HF_NS_PER_S);
+    hf__redis_conn_mute(stage.conn);
+    hf__redis_conn_drain(stage.conn, HF_NS_PER_S);
     ck_assert_int_eq(raw_number(raw, "GET n"), 1);
     server_stop();
     stage_say(&stage, 2, "INCR", "n", NULL);
     watch.now_ns += HF_NS_PER_S;
     stage_say(&stage, 3, "INCR", "n", NULL);
-    link_settle(stage.link, HF_NS_PER_S);
-    ck_assert(link_is_up(stage.link));
+    hf__redis_conn_drain(stage.conn, HF_NS_PER_S);
+    ck_assert(hf__redis_conn_is_up(stage.conn));
     ck_assert_int_eq(kill(server.pid, SIGCONT), 0);
     end();
 }
@@ -229,7 +229,7 @@ START_TEST(a_late_reader_settles)
         ;
     answers_are_out();
     watch.now_ns += 3 * HF_NS_PER_S;
-    link_settle(stage.link, HF_NS_PER_S);
+    hf__redis_conn_drain(stage.conn, HF_NS_PER_S);
     ck_assert_uint_eq(stage.reply_count, 1);
     end();
 }
@@ -245,12 +245,12 @@ START_TEST(silence_is_looked_into)
 {
     for (int protocol = 2; protocol <= 3; protocol++) {
         begin(protocol);
-        int64_t before = pings(), wires = protocol == 2 ? 2 : 1;
+        int64_t before = pings(), sockets = protocol == 2 ? 2 : 1;
         watch.now_ns += 14 * HF_NS_PER_S;
         stage_turn(&stage);
         ck_assert_int_eq(pings(), before);
         watch.now_ns += HF_NS_PER_S;
-        STAGE_UNTIL(&stage, pings() == before + wires);
+        STAGE_UNTIL(&stage, pings() == before + sockets);
         answers_are_out();
         watch.now_ns += 14 * HF_NS_PER_S; /* the answers are there, if not yet read */
         stage_turn(&stage);
@@ -279,13 +279,13 @@ START_TEST(tries_back_off)
     redis_kill(&server);
     STAGE_UNTIL(&stage, stage.downs == 1);
     for (unsigned i = 0; i < 70; i++) {
-        int64_t wait = stage.link->timer.at_ns - watch.now_ns;
+        int64_t wait = stage.conn->timer.at_ns - watch.now_ns;
         ck_assert_msg(wait >= most / 2 && wait <= most, "%u: %lld", i, (long long)wait);
         different += most == 2 * HF_NS_PER_S && wait != former;
         former = wait;
-        watch.now_ns = stage.link->timer.at_ns;
-        unsigned attempts = stage.link->attempts;
-        STAGE_UNTIL(&stage, stage.link->attempts == attempts + 1);
+        watch.now_ns = stage.conn->timer.at_ns;
+        unsigned attempts = stage.conn->attempts;
+        STAGE_UNTIL(&stage, stage.conn->attempts == attempts + 1);
         most = most * 2 < 2 * HF_NS_PER_S ? most * 2 : 2 * HF_NS_PER_S;
     }
     ck_assert_uint_ge(different, 10);
@@ -327,7 +327,7 @@ START_TEST(opening_without_memory)
     size_t live = hf__mem_live();
     unsigned failures = 0;
     for (uint64_t nth = 1;; nth++) {
-        struct link_settings settings = settings_of(2);
+        struct conn_settings settings = settings_of(2);
         hf__mem_fail(nth, 0);
         int rc = stage_open(&stage, &settings, NULL);
         hf__mem_fail(0, 0);
@@ -365,7 +365,7 @@ START_TEST(calling_without_memory)
 }
 END_TEST
 
-UNIT_MAIN("link_loss", sent_is_uncertain_and_unsent_is_not,
+UNIT_MAIN("conn_loss", sent_is_uncertain_and_unsent_is_not,
           calls_from_inside_of_a_bad_answer, comes_back, no_answer_in_time,
           an_answer_that_waits_to_be_read, an_answer_moves_the_deadline,
           silence_is_looked_into, tries_back_off, a_forked_child_leaves_it_alone,

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The link to Redis without memory, against a private redis-server: each allocation
+ * The connection to Redis without memory, against a private redis-server: each allocation
  * fails once. Whatever could not be done is said, once, nothing is left behind, and the
- * link goes on afterwards.
+ * connection goes on afterwards.
  */
 #include "unit.h"
 
 #include "../../src/backends/redis/scripts.h"
 #include "../../src/base/mem.h"
-#include "link_server.h"
+#include "conn_server.h"
 
 #include <string.h>
 
@@ -47,7 +47,7 @@ static void check_open(int rc, unsigned connections)
     for (const char *at = list; (at = strstr(at, "name=tester")); at++)
         named++;
     UNIT_ASSERT(named == connections);
-    UNIT_ASSERT(link_version(stage.link)[0]);
+    UNIT_ASSERT(hf__redis_conn_version(stage.conn)[0]);
     UNIT_ASSERT(raw_number(raw, "PUBLISH inbox x") == 1);
     STAGE_UNTIL(&stage, stage.message_count == 1);
     stage_close(&stage);
@@ -57,7 +57,7 @@ START_TEST(opening)
 {
     server_begin(NULL);
     for (int protocol = 2; protocol <= 3; protocol++) {
-        struct link_settings settings = settings_of(protocol);
+        struct conn_settings settings = settings_of(protocol);
         bool reached = true;
         settings.database = 2;
         for (unsigned nth = 1; reached && nth < MOST; nth++) {
@@ -137,14 +137,14 @@ START_TEST(subscribing)
         UNIT_ASSERT(rc == 0 || rc == HF_ENOMEM);
         failed += rc != 0;
         if (rc != 0) {
-            UNIT_ASSERT(stage.link->channel_count == 0);
+            UNIT_ASSERT(stage.conn->channel_count == 0);
             UNIT_ASSERT(stage_subscribe(&stage, "news") == 0);
         }
         STAGE_UNTIL(&stage, stage.subscribed_count == 1 && stage.reply_count == 100);
         UNIT_ASSERT(raw_number(raw, "PUBLISH news x") == 1);
         STAGE_UNTIL(&stage, stage.message_count == 1);
         stage_unsubscribe(&stage, "news");
-        STAGE_UNTIL(&stage, stage.link->channel_count == 0);
+        STAGE_UNTIL(&stage, stage.conn->channel_count == 0);
         stage_close(&stage);
         UNIT_ASSERT(hf__mem_live() == live);
     }
@@ -196,16 +196,16 @@ START_TEST(room_is_given_back)
     open_fine(&stage, 3, NULL);
     for (unsigned i = 0; i < CALLS; i++)
         stage_eval(&stage, &script, "n", &arg, i);
-    ck_assert_uint_ge(stage.link->wires[0].kept_room, CALLS * sizeof text);
+    ck_assert_uint_ge(stage.conn->sockets[0].kept_room, CALLS * sizeof text);
     STAGE_UNTIL(&stage, stage.reply_count == CALLS);
-    ck_assert_uint_eq(stage.link->wires[0].kept_room, 0);
+    ck_assert_uint_eq(stage.conn->sockets[0].kept_room, 0);
     stage_eval(&stage, &script, "n", &arg, 0);
     STAGE_UNTIL(&stage, stage.reply_count == CALLS + 1);
-    ck_assert_uint_gt(stage.link->wires[0].kept_room, 0); /* a little may stay */
+    ck_assert_uint_gt(stage.conn->sockets[0].kept_room, 0); /* a little may stay */
     ck_assert_int_eq(raw_number(raw, "GET n"), CALLS + 1);
     stage_close(&stage);
     server_end();
 }
 END_TEST
 
-UNIT_MAIN("link_memory", opening, calling, subscribing, coming_back, room_is_given_back)
+UNIT_MAIN("conn_memory", opening, calling, subscribing, coming_back, room_is_given_back)

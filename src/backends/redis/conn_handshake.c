@@ -7,7 +7,7 @@
  *   RESP2, channels  AUTH, CLIENT SETNAME, SUBSCRIBE inbox
  *
  * then, where subscriptions go, SUBSCRIBE for each channel that is wanted: they are on
- * their way before anybody is told that the link is up. PING is there for its refusal:
+ * their way before anybody is told that the connection is up. PING is there for its refusal:
  * a server that loads its data, or a replica without its master, takes all the others.
  *
  * A server that does not know HELLO (before Redis 6) has understood half of the flight;
@@ -17,7 +17,7 @@
  * repeat.
  */
 #include "../../base/error.h"
-#include "link_inside.h"
+#include "conn_inside.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,16 +35,16 @@ static void say(struct words *words, const char *text)
     words->args[words->count++] = (struct resp_arg){ text, strlen(text) };
 }
 
-static int put(struct wire *wire, const struct words *words, enum step step)
+static int put(struct conn_socket *sock, const struct words *words, enum step step)
 {
-    const struct call call = { .sent_ns = wire->heard_ns, .step = step };
-    int rc = link_put(wire, words->args, words->count, &call);
+    const struct call call = { .sent_ns = sock->heard_ns, .step = step };
+    int rc = hf__redis_socket_put(sock, words->args, words->count, &call);
 
-    wire->shaking += rc == 0;
+    sock->handshake_left += rc == 0;
     return rc;
 }
 
-static int put_one(struct wire *wire, enum step step, const char *command,
+static int put_one(struct conn_socket *sock, enum step step, const char *command,
                    const char *argument)
 {
     struct words words = { .count = 0 };
@@ -52,22 +52,22 @@ static int put_one(struct wire *wire, enum step step, const char *command,
     say(&words, command);
     if (argument)
         say(&words, argument);
-    return put(wire, &words, step);
+    return put(sock, &words, step);
 }
 
-static bool has_password(const struct link *link)
+static bool has_password(const struct redis_conn *conn)
 {
-    return *link->settings.user || *link->settings.password;
+    return *conn->settings.user || *conn->settings.password;
 }
 
-static int put_hello(struct wire *wire)
+static int put_hello(struct conn_socket *sock)
 {
-    const struct link_settings *s = &wire->link->settings;
+    const struct conn_settings *s = &sock->conn->settings;
     struct words words = { .count = 0 };
 
     say(&words, "HELLO");
     say(&words, "3");
-    if (has_password(wire->link)) {
+    if (has_password(sock->conn)) {
         say(&words, "AUTH");
         say(&words, *s->user ? s->user : "default");
         say(&words, s->password);
@@ -76,73 +76,73 @@ static int put_hello(struct wire *wire)
         say(&words, "SETNAME");
         say(&words, s->client_name);
     }
-    return put(wire, &words, STEP_HELLO);
+    return put(sock, &words, STEP_HELLO);
 }
 
 /* The form with a user is younger than Redis 5. */
-static int put_auth(struct wire *wire)
+static int put_auth(struct conn_socket *sock)
 {
-    const struct link_settings *s = &wire->link->settings;
+    const struct conn_settings *s = &sock->conn->settings;
     struct words words = { .count = 0 };
 
     say(&words, "AUTH");
     if (*s->user)
         say(&words, s->user);
     say(&words, s->password);
-    return put(wire, &words, STEP_AUTH);
+    return put(sock, &words, STEP_AUTH);
 }
 
-static int put_name(struct wire *wire)
+static int put_name(struct conn_socket *sock)
 {
     struct words words = { .count = 0 };
 
     say(&words, "CLIENT");
     say(&words, "SETNAME");
-    say(&words, wire->link->settings.client_name);
-    return put(wire, &words, STEP_NAME);
+    say(&words, sock->conn->settings.client_name);
+    return put(sock, &words, STEP_NAME);
 }
 
-static int put_who(struct wire *wire)
+static int put_identity(struct conn_socket *sock)
 {
     int rc = 0;
 
-    if (wire->link->speaks == 3)
-        return put_hello(wire);
-    if (has_password(wire->link))
-        rc = put_auth(wire);
-    if (rc == 0 && *wire->link->settings.client_name)
-        rc = put_name(wire);
+    if (sock->conn->protocol == 3)
+        return put_hello(sock);
+    if (has_password(sock->conn))
+        rc = put_auth(sock);
+    if (rc == 0 && *sock->conn->settings.client_name)
+        rc = put_name(sock);
     return rc;
 }
 
-static int put_commands(struct wire *wire)
+static int put_commands(struct conn_socket *sock)
 {
     char number[16];
     int rc = 0;
 
-    snprintf(number, sizeof number, "%u", (unsigned)wire->link->settings.database);
-    if (wire->link->settings.database)
-        rc = put_one(wire, STEP_SELECT, "SELECT", number);
-    if (rc == 0 && wire->link->speaks == 2)
-        rc = put_one(wire, STEP_INFO, "INFO", "server");
+    snprintf(number, sizeof number, "%u", (unsigned)sock->conn->settings.database);
+    if (sock->conn->settings.database)
+        rc = put_one(sock, STEP_SELECT, "SELECT", number);
+    if (rc == 0 && sock->conn->protocol == 2)
+        rc = put_one(sock, STEP_INFO, "INFO", "server");
     return rc;
 }
 
-int link_shake(struct wire *wire)
+int hf__redis_handshake_begin(struct conn_socket *sock)
 {
-    struct link *link = wire->link;
-    bool commands = wire == &link->wires[0];
-    bool channels = wire == link_channel_wire(link);
-    int rc = put_who(wire);
+    struct redis_conn *conn = sock->conn;
+    bool commands = sock == &conn->sockets[0];
+    bool channels = sock == channel_socket(conn);
+    int rc = put_identity(sock);
 
     if (rc == 0 && commands)
-        rc = put_commands(wire);
+        rc = put_commands(sock);
     if (rc == 0 && channels)
-        rc = put_one(wire, STEP_INBOX, "SUBSCRIBE", link->settings.inbox);
+        rc = put_one(sock, STEP_INBOX, "SUBSCRIBE", conn->settings.inbox);
     if (rc == 0 && commands)
-        rc = put_one(wire, STEP_READY, "PING", NULL);
+        rc = put_one(sock, STEP_READY, "PING", NULL);
     if (rc == 0 && channels)
-        rc = link_channels_restore(link);
+        rc = hf__redis_channels_restore(conn);
     return rc;
 }
 
@@ -155,14 +155,14 @@ static bool begins_with_one_of(const struct resp *error, const char *const *pref
     return *prefixes != NULL;
 }
 
-static bool is_passing(const struct resp *error)
+static bool is_temporary(const struct resp *error)
 {
-    static const char *const passing[] = {
+    static const char *const temporary[] = {
         "LOADING",     "MASTERDOWN", "BUSY",
         "CLUSTERDOWN", "TRYAGAIN",   "ERR max number of clients",
         NULL,
     };
-    return begins_with_one_of(error, passing);
+    return begins_with_one_of(error, temporary);
 }
 
 static bool is_about_password(const struct resp *error)
@@ -180,11 +180,11 @@ static bool knows_no_hello(const struct resp *error)
 }
 
 /* How much of the server's words may be repeated: what it was sent may follow them. */
-static int words_len(const struct link *link, const struct resp *error)
+static int quotable_len(const struct redis_conn *conn, const struct resp *error)
 {
-    const char *password = link->settings.password;
+    const char *password = conn->settings.password;
     size_t len =
-        error->len < sizeof link->why.text ? error->len : sizeof link->why.text;
+        error->len < sizeof conn->why.text ? error->len : sizeof conn->why.text;
     const char *args = memmem(error->text, len, ", with args", 11);
 
     if (args)
@@ -197,31 +197,31 @@ static int words_len(const struct link *link, const struct resp *error)
     return (int)len;
 }
 
-static void give_up(struct wire *wire, int code, bool hopeless,
-                    const struct resp *error)
+static void fail_handshake(struct conn_socket *sock, int code, bool no_retry,
+                           const struct resp *error)
 {
     hf_error why;
 
-    hf__error_set(&why, code, "%s: %.*s", hf__stream_peer(wire->stream),
-                  words_len(wire->link, error), error->text);
-    wire->link->hopeless = hopeless;
-    link_lost(wire->link, &why);
+    hf__error_set(&why, code, "%s: %.*s", hf__stream_peer(sock->stream),
+                  quotable_len(sock->conn, error), error->text);
+    sock->conn->no_retry = no_retry;
+    hf__redis_conn_lost(sock->conn, &why);
 }
 
-static void refused(struct wire *wire, enum step step, const struct resp *error)
+static void refused(struct conn_socket *sock, enum step step, const struct resp *error)
 {
-    struct link *link = wire->link;
+    struct redis_conn *conn = sock->conn;
     bool hello = step == STEP_HELLO && knows_no_hello(error);
 
-    if (is_passing(error)) {
-        give_up(wire, HF_EUNREACHABLE, false, error);
-    } else if (hello && link->settings.protocol == 3) {
-        give_up(wire, HF_EUNSUPPORTED, true, error);
+    if (is_temporary(error)) {
+        fail_handshake(sock, HF_EUNREACHABLE, false, error);
+    } else if (hello && conn->settings.protocol == 3) {
+        fail_handshake(sock, HF_EUNSUPPORTED, true, error);
     } else if (hello) {
-        link->speaks = 2;
-        link_again(link);
+        conn->protocol = 2;
+        hf__redis_conn_reopen(conn);
     } else {
-        give_up(wire, HF_EREFUSED, true, error);
+        fail_handshake(sock, HF_EREFUSED, true, error);
     }
 }
 
@@ -230,30 +230,30 @@ static void refused(struct wire *wire, enum step step, const struct resp *error)
 static bool may_fail(enum step step, const struct resp *error)
 {
     return (step == STEP_NAME || step == STEP_INFO || step == STEP_READY) &&
-           !is_passing(error) && !is_about_password(error);
+           !is_temporary(error) && !is_about_password(error);
 }
 
-static void note_version(struct link *link, const char *text, size_t len)
+static void note_version(struct redis_conn *conn, const char *text, size_t len)
 {
     size_t size = 0;
 
-    while (size < len && size < sizeof link->version - 1 &&
+    while (size < len && size < sizeof conn->version - 1 &&
            ((text[size] >= '0' && text[size] <= '9') || text[size] == '.'))
         size++;
-    memcpy(link->version, text, size);
-    link->version[size] = '\0';
+    memcpy(conn->version, text, size);
+    conn->version[size] = '\0';
 }
 
-static void take_hello(struct link *link, const struct resp *nodes)
+static void read_hello(struct redis_conn *conn, const struct resp *nodes)
 {
     for (size_t i = 0; i + 1 < nodes[0].len && nodes[0].type == RESP_ARRAY; i += 2) {
         const struct resp *value = resp_at(nodes, 0, i + 1);
         if (resp_is(resp_at(nodes, 0, i), "version") && value->type == RESP_TEXT)
-            note_version(link, value->text, value->len);
+            note_version(conn, value->text, value->len);
     }
 }
 
-static void take_info(struct link *link, const struct resp *nodes)
+static void read_info(struct redis_conn *conn, const struct resp *nodes)
 {
     static const char field[] = "redis_version:";
     const char *at = nodes[0].type == RESP_TEXT
@@ -262,40 +262,41 @@ static void take_info(struct link *link, const struct resp *nodes)
     if (!at)
         return;
     at += sizeof field - 1;
-    note_version(link, at, nodes[0].len - (size_t)(at - nodes[0].text));
+    note_version(conn, at, nodes[0].len - (size_t)(at - nodes[0].text));
 }
 
-static bool is_too_old(const struct link *link)
+static bool is_too_old(const struct redis_conn *conn)
 {
-    return link->version[0] && strtol(link->version, NULL, 10) < OLDEST_MAJOR;
+    return conn->version[0] && strtol(conn->version, NULL, 10) < OLDEST_MAJOR;
 }
 
-static void too_old(struct wire *wire)
+static void too_old(struct conn_socket *sock)
 {
     hf_error why;
 
     hf__error_set(&why, HF_EUNSUPPORTED, "%s runs Redis %s; %d.0 or newer is needed",
-                  hf__stream_peer(wire->stream), wire->link->version, OLDEST_MAJOR);
-    wire->link->hopeless = true;
-    link_lost(wire->link, &why);
+                  hf__stream_peer(sock->stream), sock->conn->version, OLDEST_MAJOR);
+    sock->conn->no_retry = true;
+    hf__redis_conn_lost(sock->conn, &why);
 }
 
-void link_shook(struct wire *wire, enum step step, const struct resp *nodes)
+void hf__redis_handshake_reply(struct conn_socket *sock, enum step step,
+                               const struct resp *nodes)
 {
-    struct link *link = wire->link;
+    struct redis_conn *conn = sock->conn;
 
     if (nodes && nodes[0].type == RESP_ERROR && !may_fail(step, nodes)) {
-        refused(wire, step, nodes);
+        refused(sock, step, nodes);
         return;
     }
     if (nodes && step == STEP_HELLO)
-        take_hello(link, nodes);
+        read_hello(conn, nodes);
     if (nodes && step == STEP_INFO)
-        take_info(link, nodes);
-    if (is_too_old(link)) {
-        too_old(wire);
+        read_info(conn, nodes);
+    if (is_too_old(conn)) {
+        too_old(sock);
         return;
     }
-    if (--wire->shaking == 0)
-        link_wire_ready(wire);
+    if (--sock->handshake_left == 0)
+        hf__redis_socket_ready(sock);
 }

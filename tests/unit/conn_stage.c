@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The stage of link_stage.h. The fake host knows stores only, so the link is dressed up
+ * The stage of conn_stage.h. The fake host knows stores only, so the connection is dressed up
  * as one, whose session is a pointer to the stage.
  */
-#include "link_stage.h"
+#include "conn_stage.h"
 
 #include "../../src/base/clock.h"
 
@@ -15,26 +15,26 @@
 enum { TURN_MS = 10, WORDS_MAX = 8 };
 
 static struct stage *setting_up;
-static const struct link_settings *wanted;
+static const struct conn_settings *wanted;
 
 static struct stage *stage_of(void *session)
 {
     return *(struct stage **)session;
 }
 
-/* ---- What the link says ---------------------------------------------------------- */
+/* ---- What the connection says ---------------------------------------------------------- */
 
 static void on_up(void *session)
 {
     struct stage *stage = stage_of(session);
-    ck_assert(link_is_up(stage->link));
+    ck_assert(hf__redis_conn_is_up(stage->conn));
     stage->ups++;
 }
 
 static void on_down(void *session, const hf_error *why)
 {
     struct stage *stage = stage_of(session);
-    ck_assert(!link_is_up(stage->link));
+    ck_assert(!hf__redis_conn_is_up(stage->conn));
     stage->why = *why;
     stage->downs++;
 }
@@ -54,7 +54,7 @@ static void on_subscribed(void *session, const char *channel, size_t channel_len
              "%.*s", (int)channel_len, channel);
 }
 
-static const struct link_user user = { on_up, on_down, on_message, on_subscribed };
+static const struct conn_user user = { on_up, on_down, on_message, on_subscribed };
 
 static void note_reply(struct stage_reply *reply, const struct resp *nodes)
 {
@@ -97,13 +97,13 @@ static int store_open(void *session, struct hf_host *host, const struct hf_url *
     (void)url;
     *(struct stage **)session = setting_up;
     *ret_caps = 0;
-    return link_open(host, wanted, &user, session, &setting_up->link, why);
+    return hf__redis_conn_open(host, wanted, &user, session, &setting_up->conn, why);
 }
 
 static void store_close(void *session, bool forked)
 {
-    link_close(stage_of(session)->link, forked);
-    stage_of(session)->link = NULL;
+    hf__redis_conn_close(stage_of(session)->conn, forked);
+    stage_of(session)->conn = NULL;
 }
 
 static const struct hf_backend store = {
@@ -112,9 +112,9 @@ static const struct hf_backend store = {
     .close = store_close,
 };
 
-struct link_settings stage_settings(const char *socket_path)
+struct conn_settings stage_settings(const char *socket_path)
 {
-    return (struct link_settings){
+    return (struct conn_settings){
         .stream = { .host = "",
                     .unix_path = socket_path,
                     .connect_ns = 5 * HF_NS_PER_S },
@@ -126,7 +126,7 @@ struct link_settings stage_settings(const char *socket_path)
     };
 }
 
-int stage_open(struct stage *stage, const struct link_settings *settings,
+int stage_open(struct stage *stage, const struct conn_settings *settings,
                struct fake_clock *clock)
 {
     memset(stage, 0, sizeof *stage);
@@ -153,24 +153,24 @@ void stage_say(struct stage *stage, uint64_t word, ...)
     while ((text = va_arg(list, const char *)) && count < WORDS_MAX)
         args[count++] = (struct resp_arg){ text, strlen(text) };
     va_end(list);
-    link_call(stage->link, args, count, stage_take, stage, word);
+    hf__redis_conn_send(stage->conn, args, count, stage_take, stage, word);
 }
 
 void stage_eval(struct stage *stage, const struct script *script, const char *key,
                 const struct resp_arg *arg, uint64_t word)
 {
     const struct resp_arg keys[] = { { key, strlen(key) } };
-    link_eval(stage->link, script, keys, 1, arg, 1, stage_take, stage, word);
+    hf__redis_conn_eval(stage->conn, script, keys, 1, arg, 1, stage_take, stage, word);
 }
 
 int stage_subscribe(struct stage *stage, const char *channel)
 {
-    return link_subscribe(stage->link, channel, strlen(channel));
+    return hf__redis_conn_subscribe(stage->conn, channel, strlen(channel));
 }
 
 void stage_unsubscribe(struct stage *stage, const char *channel)
 {
-    link_unsubscribe(stage->link, channel, strlen(channel));
+    hf__redis_conn_unsubscribe(stage->conn, channel, strlen(channel));
 }
 
 void stage_turn(struct stage *stage)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The link against a server that is played: old versions, refusals that pass, garbage,
+ * The connection against a server that is played: old versions, refusals that pass, garbage,
  * replies in pieces, words that repeat a password. A thread accepts one connection
  * after the other, waits for the handshake and says its lines; after that the test
  * itself speaks on the socket of the last one.
@@ -9,7 +9,7 @@
 
 #include "../../src/base/clock.h"
 #include "../../src/base/mem.h"
-#include "link_stage.h"
+#include "conn_stage.h"
 
 #include <poll.h>
 #include <pthread.h>
@@ -88,15 +88,15 @@ static void peer_end(void)
     unlink(peer.path);
 }
 
-static struct link_settings peer_settings(void)
+static struct conn_settings peer_settings(void)
 {
-    struct link_settings settings = stage_settings(peer.path);
+    struct conn_settings settings = stage_settings(peer.path);
     settings.client_name = "";
     return settings;
 }
 
-/* Opens, which the peer's lines make end with `code`; leaves an open link on 0. */
-static void open_to(int code, const struct link_settings *settings, const char *words)
+/* Opens, which the peer's lines make end with `code`; leaves an open connection on 0. */
+static void open_to(int code, const struct conn_settings *settings, const char *words)
 {
     int rc = stage_open(&stage, settings, NULL);
     ck_assert_msg(rc == code, "%d: %s", rc, stage.why.text);
@@ -108,7 +108,7 @@ static void open_to(int code, const struct link_settings *settings, const char *
 static void open_fine(void)
 {
     peer_begin(FINE, NULL, NULL);
-    struct link_settings settings = peer_settings();
+    struct conn_settings settings = peer_settings();
     open_to(0, &settings, "");
 }
 
@@ -124,7 +124,7 @@ static void expect_open(int code, const char *words, int protocol, const char *f
                         const char *second, const char *third)
 {
     peer_begin(first, second, third);
-    struct link_settings settings = peer_settings();
+    struct conn_settings settings = peer_settings();
     settings.protocol = protocol;
     if (code == HF_EUNREACHABLE) { /* which it says when time is up */
         settings.request_ns = 200 * HF_NS_PER_MS;
@@ -168,7 +168,7 @@ START_TEST(waiting_ends_with_the_deadline)
     static const char loading[] = HELLO INBOX "-LOADING in memory\r\n";
 
     peer_begin(loading, NULL, NULL);
-    struct link_settings settings = peer_settings();
+    struct conn_settings settings = peer_settings();
     settings.request_ns = 60 * HF_NS_PER_MS;
     settings.stream.connect_ns = HF_NS_PER_MS;
     open_to(HF_EUNREACHABLE, &settings, "");
@@ -217,9 +217,9 @@ START_TEST(versions)
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         snprintf(lines, sizeof lines, "%s" INBOX PONG, rows[i].hello);
         peer_begin(lines, NULL, NULL);
-        struct link_settings settings = peer_settings();
+        struct conn_settings settings = peer_settings();
         open_to(0, &settings, "");
-        ck_assert_str_eq(link_version(stage.link), rows[i].version);
+        ck_assert_str_eq(hf__redis_conn_version(stage.conn), rows[i].version);
         end();
     }
 }
@@ -234,7 +234,7 @@ START_TEST(no_password_in_words)
     };
     for (size_t i = 0; i < 3; i++) {
         peer_begin(said[i], NULL, NULL);
-        struct link_settings settings = peer_settings();
+        struct conn_settings settings = peer_settings();
         settings.password = "hunter2";
         open_to(HF_EREFUSED, &settings, peer.path);
         ck_assert_msg(!strstr(stage.why.text, "hunt"), "%s", stage.why.text);
@@ -364,10 +364,10 @@ START_TEST(a_refused_end)
     say(":1\r\n");
     STAGE_UNTIL(&stage, stage.reply_count == 1);
     ck_assert_uint_eq(stage.subscribed_count, 0);
-    ck_assert_uint_eq(stage.link->channel_count, 1);
+    ck_assert_uint_eq(stage.conn->channel_count, 1);
     stage_unsubscribe(&stage, "a");
     say("-NOPERM no\r\n");
-    STAGE_UNTIL(&stage, stage.link->channel_count == 0);
+    STAGE_UNTIL(&stage, stage.conn->channel_count == 0);
     ck_assert_uint_eq(stage.downs, 0);
     end();
 }
@@ -381,7 +381,7 @@ START_TEST(a_reply_moves_the_deadline)
     struct fake_clock watch = { .now_ns = 1000 * HF_NS_PER_S };
 
     peer_begin(FINE, NULL, NULL);
-    struct link_settings settings = peer_settings();
+    struct conn_settings settings = peer_settings();
     ck_assert_int_eq(stage_open(&stage, &settings, &watch), 0);
     ck_assert_int_eq(pthread_join(peer.thread, NULL), 0);
     call(4);
@@ -398,7 +398,7 @@ START_TEST(a_reply_moves_the_deadline)
     watch.now_ns += 1;
     STAGE_UNTIL(&stage, stage.downs == 1);
     ck_assert_int_eq(stage.replies[3].code, HF_EUNCERTAIN);
-    ck_assert_int_ge(stage.link->timer.at_ns - watch.now_ns, 20 * HF_NS_PER_MS);
+    ck_assert_int_ge(stage.conn->timer.at_ns - watch.now_ns, 20 * HF_NS_PER_MS);
     end();
 }
 END_TEST
@@ -409,7 +409,7 @@ START_TEST(a_subscription_has_a_deadline)
     struct fake_clock watch = { .now_ns = 1000 * HF_NS_PER_S };
 
     peer_begin(FINE, NULL, NULL);
-    struct link_settings settings = peer_settings();
+    struct conn_settings settings = peer_settings();
     ck_assert_int_eq(stage_open(&stage, &settings, &watch), 0);
     ck_assert_int_eq(pthread_join(peer.thread, NULL), 0);
     watch.now_ns += 6 * HF_NS_PER_S;
@@ -431,14 +431,14 @@ START_TEST(a_while_makes_it_well)
     for (int well = 0; well <= 1; well++) {
         struct fake_clock watch = { .now_ns = 1000 * HF_NS_PER_S };
         peer_begin(FINE, NULL, NULL);
-        struct link_settings settings = peer_settings();
+        struct conn_settings settings = peer_settings();
         ck_assert_int_eq(stage_open(&stage, &settings, &watch), 0);
         ck_assert_int_eq(pthread_join(peer.thread, NULL), 0);
-        stage.link->attempts = 6; /* in vain, before this one */
+        stage.conn->attempts = 6; /* in vain, before this one */
         watch.now_ns += 2 * HF_NS_PER_S + well;
         shutdown(peer.fd, SHUT_RDWR);
         STAGE_UNTIL(&stage, stage.downs == 1);
-        int64_t pause = stage.link->timer.at_ns - watch.now_ns;
+        int64_t pause = stage.conn->timer.at_ns - watch.now_ns;
         if (well)
             ck_assert_int_lt(pause, 40 * HF_NS_PER_MS);
         else
@@ -474,7 +474,7 @@ START_TEST(calls_gather_while_answers_are_awaited)
 }
 END_TEST
 
-UNIT_MAIN("link_peer", old_servers, what_passes_is_waited_for,
+UNIT_MAIN("conn_peer", old_servers, what_passes_is_waited_for,
           waiting_ends_with_the_deadline, refusals, versions, no_password_in_words,
           pieces_are_put_together, errors_are_passed_on, what_does_not_fit_ends_it,
           messages_without_sense_are_dropped, a_refused_channel, a_refused_end,

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The link to Redis, against a private redis-server: handshakes, calls, scripts,
- * subscriptions, and what it does when the server goes away. test_link_peer.c plays
+ * The connection to Redis, against a private redis-server: handshakes, calls, scripts,
+ * subscriptions, and what it does when the server goes away. test_conn_peer.c plays
  * what a real server will not say.
  */
 #include "unit.h"
 
 #include "../../src/backends/redis/scripts.h"
 #include "../../src/base/mem.h"
-#include "link_server.h"
-#include "link_stage.h"
+#include "conn_server.h"
+#include "conn_stage.h"
 
 #include <stdio.h>
 #include <string.h>
 
 static struct stage stage;
 
-static void expect_refusal(const struct link_settings *settings, int code,
+static void expect_refusal(const struct conn_settings *settings, int code,
                            const char *words)
 {
     size_t live = hf__mem_live();
@@ -33,9 +33,10 @@ static void expect_refusal(const struct link_settings *settings, int code,
 
 static void check_talk(const char *version, unsigned connections)
 {
-    ck_assert(link_is_up(stage.link));
-    ck_assert_msg(strncmp(link_version(stage.link), version, strlen(version)) == 0,
-                  "%s", link_version(stage.link));
+    ck_assert(hf__redis_conn_is_up(stage.conn));
+    ck_assert_msg(
+        strncmp(hf__redis_conn_version(stage.conn), version, strlen(version)) == 0,
+        "%s", hf__redis_conn_version(stage.conn));
     ck_assert_uint_eq(raw_others(raw), connections);
     ck_assert_int_eq(raw_number(raw, "PUBLISH inbox hello"), 1);
     stage_say(&stage, 1, "ECHO", "one", NULL);
@@ -51,7 +52,7 @@ START_TEST(shakes_hands)
     for (int protocol = 0; protocol <= 3; protocol++) {
         if (protocol == 1)
             continue;
-        struct link_settings settings = settings_of(protocol);
+        struct conn_settings settings = settings_of(protocol);
         settings.database = 3;
         settings.client_name = "a b\n"; /* as the server would not take it */
         ck_assert_int_eq(stage_open(&stage, &settings, NULL), 0);
@@ -71,7 +72,7 @@ START_TEST(falls_back_to_resp2)
     open_fine(&stage, 0, NULL);
     check_talk("7.", 2);
     stage_close(&stage);
-    struct link_settings settings = settings_of(3);
+    struct conn_settings settings = settings_of(3);
     settings.password = "hunter2";
     expect_refusal(&settings, HF_EUNSUPPORTED, "unknown command");
     server_end();
@@ -88,7 +89,7 @@ START_TEST(passwords)
     raw_say(raw, "ACL SETUSER ann on >annpass ~* &* +@all");
     raw_say(raw, "ACL SETUSER bob on >bobpass ~* resetchannels +@all");
     for (size_t i = 0; i < 2; i++) {
-        struct link_settings settings = settings_of(protocols[i]);
+        struct conn_settings settings = settings_of(protocols[i]);
         expect_refusal(&settings, HF_EREFUSED, "NOAUTH");
         settings.password = "wrong";
         expect_refusal(&settings, HF_EREFUSED, "WRONGPASS");
@@ -113,7 +114,7 @@ START_TEST(passwords_are_not_repeated)
 {
     static const char *const options[] = { "--rename-command", "AUTH", "", NULL };
     server_begin(options);
-    struct link_settings settings = settings_of(2);
+    struct conn_settings settings = settings_of(2);
     settings.password = "hunter2";
     expect_refusal(&settings, HF_EREFUSED, "unknown command");
     server_end();
@@ -123,7 +124,7 @@ END_TEST
 START_TEST(what_the_server_will_not_do)
 {
     server_begin(NULL);
-    struct link_settings settings = settings_of(0);
+    struct conn_settings settings = settings_of(0);
     settings.database = 999;
     expect_refusal(&settings, HF_EREFUSED, "out of range");
     redis_kill(&server);
@@ -165,7 +166,7 @@ static void call_once_more(struct stage *at)
     if (at->reply_count >= 100)
         return;
     stage_say(at, at->reply_count, "INCR", "n", NULL);
-    ck_assert_uint_ne(at->link->wires[0].flushed, at->link->wires[0].end);
+    ck_assert_uint_ne(at->conn->sockets[0].flushed, at->conn->sockets[0].end);
 }
 
 START_TEST(calls_from_inside_of_a_reply)
@@ -199,12 +200,13 @@ START_TEST(the_forgotten_hear_nothing)
 {
     server_begin(NULL);
     open_fine(&stage, 0, NULL);
-    link_forget(stage.link, &stage);
+    hf__redis_conn_forget(stage.conn, &stage);
     for (unsigned i = 0; i < 20; i++) {
         const struct resp_arg args[] = { { "INCR", 4 }, { "n", 1 } };
-        link_call(stage.link, args, 2, stage_take, i % 2 ? &server : (void *)&stage, i);
+        hf__redis_conn_send(stage.conn, args, 2, stage_take,
+                            i % 2 ? &server : (void *)&stage, i);
     }
-    link_forget(stage.link, &server);
+    hf__redis_conn_forget(stage.conn, &server);
     STAGE_UNTIL(&stage, stage.reply_count == 10);
     stage_say(&stage, 99, "GET", "n", NULL);
     STAGE_UNTIL(&stage, stage.reply_count == 11);
@@ -270,7 +272,8 @@ static void take(const char *key)
 {
     const struct resp_arg keys[] = { { key, strlen(key) } };
     const struct resp_arg arg = { "taken", 5 };
-    link_eval_revocable(stage.link, &script, keys, 1, &arg, 1, stage_take, &stage, 1);
+    hf__redis_conn_eval_undoable(stage.conn, &script, keys, 1, &arg, 1, stage_take,
+                                 &stage, 1);
 }
 
 START_TEST(what_was_revoked_is_not_sent_again)
@@ -285,7 +288,7 @@ START_TEST(what_was_revoked_is_not_sent_again)
     ck_assert_int_eq(stage.replies[0].code, HF_EUNREACHABLE);
     ck_assert_int_eq(stage.replies[1].code, 0);
     take("forgotten");
-    link_forget(stage.link, &stage);
+    hf__redis_conn_forget(stage.conn, &stage);
     stage_say(&stage, 3, "PING", NULL);
     STAGE_UNTIL(&stage, stage.reply_count == 3);
     take("wanted");
@@ -328,7 +331,7 @@ START_TEST(subscriptions_are_counted)
         STAGE_UNTIL(&stage, stage.message_count == 2);
         stage_unsubscribe(&stage, "news");
         STAGE_UNTIL(&stage, raw_number(raw, "PUBLISH news z") == 0);
-        STAGE_UNTIL(&stage, stage.link->channel_count == 0);
+        STAGE_UNTIL(&stage, stage.conn->channel_count == 0);
         ck_assert_uint_eq(stage.subscribed_count, 3);
         stage_close(&stage);
     }
@@ -355,13 +358,13 @@ START_TEST(many_channels)
         UNIT_ASSERT(raw_number(raw, "PUBLISH %s x", name) == 1);
         stage_unsubscribe(&stage, name);
     }
-    STAGE_UNTIL(&stage, stage.message_count == MANY && stage.link->channel_count == 0);
+    STAGE_UNTIL(&stage, stage.message_count == MANY && stage.conn->channel_count == 0);
     stage_close(&stage);
     server_end();
 }
 END_TEST
 
-UNIT_MAIN("link", shakes_hands, falls_back_to_resp2, passwords,
+UNIT_MAIN("conn", shakes_hands, falls_back_to_resp2, passwords,
           passwords_are_not_repeated, what_the_server_will_not_do,
           replies_come_in_order, calls_from_inside_of_a_reply, errors_are_replies,
           the_forgotten_hear_nothing, unknown_scripts_are_sent_whole,

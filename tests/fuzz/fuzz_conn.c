@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The link, with a server that says anything at any time. The input is a row of steps:
+ * The connection, with a server that says anything at any time. The input is a row of steps:
  * bytes that come in, calls, scripts, subscriptions, time that passes, connections that
  * break; the stream is one of our own, without a socket. Held against it:
  *
  *   - a call is answered at most once, and never after it was forgotten;
  *   - an answer is a reply or a reason, and the reason says what was the case;
- *   - nothing is told while the link is being opened, nothing after it was closed;
+ *   - nothing is told while the connection is being opened, nothing after it was closed;
  *   - no memory is left behind.
  */
 #include "fuzz.h"
 
-#include "../../src/backends/redis/link.h"
+#include "../../src/backends/redis/conn.h"
 #include "../../src/backends/redis/scripts.h"
 #include "../../src/base/clock.h"
 #include "../../src/base/mem.h"
@@ -205,7 +205,7 @@ bool hf__stream_pump(struct hf_stream *stream, int64_t deadline_ns)
     return now_ns < deadline_ns;
 }
 
-/* link_open() waits with it between two tries; here it only lets time pass. */
+/* hf__redis_conn_open() waits with it between two tries; here it only lets time pass. */
 int poll(struct pollfd *fds, nfds_t count, int timeout)
 {
     (void)fds, (void)count;
@@ -255,7 +255,7 @@ static void pass_time(int64_t ns)
 
 enum call_state { UNUSED, ASKED, ANSWERED, FORGOTTEN };
 
-static struct link *link;
+static struct redis_conn *conn;
 static uint8_t calls[CALLS_MAX];
 static size_t call_count;
 static unsigned inside; /* callbacks that make calls of their own */
@@ -275,7 +275,7 @@ static void on_reply(void *session, void *subject, uint64_t word,
     if (why)
         MUST(why->code == HF_EUNCERTAIN || why->code == HF_EUNREACHABLE);
     else
-        MUST(nodes[0].type != RESP_PUSH && link_is_up(link));
+        MUST(nodes[0].type != RESP_PUSH && hf__redis_conn_is_up(conn));
     calls[word] = ANSWERED;
     if (inside == 0 && word % 3 == 0) {
         inside++;
@@ -286,13 +286,14 @@ static void on_reply(void *session, void *subject, uint64_t word,
 
 static void on_up(void *session)
 {
-    MUST(session == subjects && link && link_is_up(link) && !is_up);
+    MUST(session == subjects && conn && hf__redis_conn_is_up(conn) && !is_up);
     is_up = true;
 }
 
 static void on_down(void *session, const hf_error *why)
 {
-    MUST(session == subjects && link && !link_is_up(link) && is_up && why->code < 0);
+    MUST(session == subjects && conn && !hf__redis_conn_is_up(conn) && is_up &&
+         why->code < 0);
     for (size_t i = 0; i < call_count; i++)
         MUST(calls[i] != ASKED);
     is_up = false;
@@ -309,16 +310,16 @@ static size_t sum(const char *bytes, size_t len)
 static void on_message(void *session, const char *channel, size_t channel_len,
                        const char *payload, size_t payload_len)
 {
-    MUST(session == subjects && link);
+    MUST(session == subjects && conn);
     MUST(sum(channel, channel_len) + sum(payload, payload_len) < SIZE_MAX);
 }
 
 static void on_subscribed(void *session, const char *channel, size_t channel_len)
 {
-    MUST(session == subjects && link && channel_len == 1 && channel[0] >= 'a');
+    MUST(session == subjects && conn && channel_len == 1 && channel[0] >= 'a');
 }
 
-static const struct link_user user = { on_up, on_down, on_message, on_subscribed };
+static const struct conn_user user = { on_up, on_down, on_message, on_subscribed };
 
 /* ---- Steps ----------------------------------------------------------------------- */
 
@@ -333,14 +334,15 @@ static void make_call(bool eval)
     calls[word] = ASKED;
     void *subject = &subjects[word % SUBJECTS];
     if (eval)
-        link_eval(link, &script, args, 1, args, 1 + word % 2, on_reply, subject, word);
+        hf__redis_conn_eval(conn, &script, args, 1, args, 1 + word % 2, on_reply,
+                            subject, word);
     else
-        link_call(link, args, 2, on_reply, subject, word);
+        hf__redis_conn_send(conn, args, 2, on_reply, subject, word);
 }
 
 static void forget(size_t which)
 {
-    link_forget(link, &subjects[which]);
+    hf__redis_conn_forget(conn, &subjects[which]);
     for (size_t i = which; i < call_count; i += SUBJECTS)
         if (calls[i] == ASKED)
             calls[i] = FORGOTTEN;
@@ -359,10 +361,10 @@ static void one_step(uint8_t step)
         make_call(true);
         break;
     case 10:
-        MUST(link_subscribe(link, &channel, 1) == 0);
+        MUST(hf__redis_conn_subscribe(conn, &channel, 1) == 0);
         break;
     case 11:
-        link_unsubscribe(link, &channel, 1);
+        hf__redis_conn_unsubscribe(conn, &channel, 1);
         break;
     case 12:
         forget(step / 16 % SUBJECTS);
@@ -395,9 +397,9 @@ static void one_step(uint8_t step)
             become_open(streams[i]);
 }
 
-static struct link_settings settings_of(uint8_t how)
+static struct conn_settings settings_of(uint8_t how)
 {
-    return (struct link_settings){
+    return (struct conn_settings){
         .stream = { .host = "peer", .connect_ns = HF_NS_PER_S },
         .user = how & 8 ? "user" : "",
         .password = how & 16 ? "password" : "",
@@ -422,14 +424,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     now_ns = 1000 * HF_NS_PER_S;
     stream_count = call_count = 0;
     timer = NULL;
-    link = NULL;
-    const struct link_settings settings = settings_of(next_step());
-    int rc = link_open(&host, &settings, &user, subjects, &link, &why);
-    MUST(rc == 0 ? link != NULL && link_is_up(link) : rc == why.code && !link);
+    conn = NULL;
+    const struct conn_settings settings = settings_of(next_step());
+    int rc = hf__redis_conn_open(&host, &settings, &user, subjects, &conn, &why);
+    MUST(rc == 0 ? conn != NULL && hf__redis_conn_is_up(conn)
+                 : rc == why.code && !conn);
     is_up = rc == 0;
     while (rc == 0 && steps_left > 0)
         one_step(next_step());
-    link_close(link, false);
+    hf__redis_conn_close(conn, false);
     MUST(!timer && hf__mem_live() == live);
     return 0;
 }

@@ -10,21 +10,21 @@
  * HF_ENOMEM: it was never sent). Nothing is sent again behind the caller's back, but
  * for scripts the server did not know.
  */
-#ifndef HF_REDIS_LINK_H
-#define HF_REDIS_LINK_H
+#ifndef HF_REDIS_CONN_H
+#define HF_REDIS_CONN_H
 
 #include "../../kit/stream.h"
 #include "resp.h"
 
-struct link;
+struct redis_conn;
 struct script; /* scripts.h: text and SHA1 in hex */
 
 /* `nodes` is the reply (nodes[0]), valid during the call; NULL: none will come, `why`
  * says why. An error reply is a reply. `sent_ns` is a moment before it was sent. */
-typedef void link_reply(void *session, void *subject, uint64_t word,
+typedef void conn_reply(void *session, void *subject, uint64_t word,
                         const struct resp *nodes, int64_t sent_ns, const hf_error *why);
 
-struct link_settings {
+struct conn_settings {
     struct hf_stream_settings stream;
     const char *user, *password; /* "" if none; copied, wiped at the end */
     const char *client_name;     /* CLIENT SETNAME; "" for none */
@@ -34,65 +34,67 @@ struct link_settings {
     const char *inbox;  /* a channel to be subscribed always */
 };
 
-struct link_user {
+struct conn_user {
     /* Connected and subscribed (again): whoever waits should look again. */
     void (*up)(void *session);
-    /* Gone; calls under way have been answered. The link tries again by itself. */
+    /* Gone; calls under way have been answered. The connection tries again by itself. */
     void (*down)(void *session, const hf_error *why);
     /* A message on a channel. */
     void (*message)(void *session, const char *channel, size_t channel_len,
                     const char *payload, size_t payload_len);
-    /* A channel of link_subscribe() is subscribed now (told on every connection). */
+    /* A channel of hf__redis_conn_subscribe() is subscribed now (told on every connection). */
     void (*subscribed)(void *session, const char *channel, size_t channel_len);
 };
 
 /* Connects and shakes hands, blocking until that is done or failed: HF_EUNREACHABLE,
  * HF_EREFUSED (password, ACL), HF_EUNSUPPORTED (too old), HF_EURL. */
-int link_open(struct hf_host *host, const struct link_settings *settings,
-              const struct link_user *user, void *session, struct link **ret_link,
-              hf_error *why);
-void link_close(struct link *link, bool forked); /* no answer comes any more */
+int hf__redis_conn_open(struct hf_host *host, const struct conn_settings *settings,
+                        const struct conn_user *user, void *session,
+                        struct redis_conn **ret_link, hf_error *why);
+void hf__redis_conn_close(struct redis_conn *conn,
+                          bool forked); /* no answer comes any more */
 
-/* Before link_close(): from here on nothing is told. link_settle() then blocks until
+/* Before hf__redis_conn_close(): from here on nothing is told. hf__redis_conn_drain() then blocks until
  * the server has answered all that was asked, at most for `patience_ns`, which counts
  * from when the oldest of that was sent: a server that is silent already is not waited
  * for once more. */
-void link_mute(struct link *link);
-void link_settle(struct link *link, int64_t patience_ns);
+void hf__redis_conn_mute(struct redis_conn *conn);
+void hf__redis_conn_drain(struct redis_conn *conn, int64_t patience_ns);
 
-bool link_is_up(const struct link *link);
+bool hf__redis_conn_is_up(const struct redis_conn *conn);
 /* Thousands of calls are under way: what can be asked for again should not be added. */
-bool link_is_crowded(const struct link *link);
-const char *link_version(const struct link *link); /* "7.0.15" */
+bool hf__redis_conn_is_crowded(const struct redis_conn *conn);
+const char *hf__redis_conn_version(const struct redis_conn *conn); /* "7.0.15" */
 
 /* Sends a command, or a script with its keys and arguments, in one flight with others.
- * `subject` and `word` are the caller's, handed to `reply`. While the link is down the
+ * `subject` and `word` are the caller's, handed to `reply`. While the connection is down the
  * answer (NULL, HF_EUNREACHABLE) comes at once, inside the call. */
-void link_call(struct link *link, const struct resp_arg *args, size_t count,
-               link_reply *reply, void *subject, uint64_t word);
-void link_eval(struct link *link, const struct script *script,
-               const struct resp_arg *keys, size_t key_count,
-               const struct resp_arg *args, size_t arg_count, link_reply *reply,
-               void *subject, uint64_t word);
+void hf__redis_conn_send(struct redis_conn *conn, const struct resp_arg *args,
+                         size_t count, conn_reply *reply, void *subject, uint64_t word);
+void hf__redis_conn_eval(struct redis_conn *conn, const struct script *script,
+                         const struct resp_arg *keys, size_t key_count,
+                         const struct resp_arg *args, size_t arg_count,
+                         conn_reply *reply, void *subject, uint64_t word);
 /* For a script whose work a later call about the same subject undoes. If the server did
  * not know it, and that call is on its way by now (or the subject forgotten), it is not
  * sent again, behind the one that should undo it: the answer is HF_EUNREACHABLE. */
-void link_eval_revocable(struct link *link, const struct script *script,
-                         const struct resp_arg *keys, size_t key_count,
-                         const struct resp_arg *args, size_t arg_count,
-                         link_reply *reply, void *subject, uint64_t word);
+void hf__redis_conn_eval_undoable(struct redis_conn *conn, const struct script *script,
+                                  const struct resp_arg *keys, size_t key_count,
+                                  const struct resp_arg *args, size_t arg_count,
+                                  conn_reply *reply, void *subject, uint64_t word);
 
 /* Inside of a reply that cannot be the answer to its call: no other one can be trusted
  * either, and the connection ends when the callback has returned. */
-void link_distrust(struct link *link);
+void hf__redis_conn_distrust(struct redis_conn *conn);
 
 /* No answer to calls with this subject may come any more. */
-void link_forget(struct link *link, const void *subject);
+void hf__redis_conn_forget(struct redis_conn *conn, const void *subject);
 
 /* Counted: as many unsubscribes as subscribes end the subscription. The first one sends
  * SUBSCRIBE; `subscribed` comes when the server has confirmed, inside the call if it
  * had before. 0 or HF_ENOMEM. */
-int link_subscribe(struct link *link, const char *channel, size_t len);
-void link_unsubscribe(struct link *link, const char *channel, size_t len);
+int hf__redis_conn_subscribe(struct redis_conn *conn, const char *channel, size_t len);
+void hf__redis_conn_unsubscribe(struct redis_conn *conn, const char *channel,
+                                size_t len);
 
 #endif

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A link on a stage: opened on a fake host, with everything it says written down.
+ * A connection on a stage: opened on a fake host, with everything it says written down.
  *
  *     struct stage stage;
- *     struct link_settings settings = stage_settings(path);
+ *     struct conn_settings settings = stage_settings(path);
  *     stage_open(&stage, &settings, NULL);
  *     stage_say(&stage, 7, "GET", "key", NULL);
  *     STAGE_UNTIL(&stage, stage.reply_count == 1);
  *     stage_close(&stage);
  */
-#ifndef HF_TESTS_LINK_STAGE_H
-#define HF_TESTS_LINK_STAGE_H
+#ifndef HF_TESTS_CONN_STAGE_H
+#define HF_TESTS_CONN_STAGE_H
 
-#include "../../src/backends/redis/link_inside.h"
+#include "../../src/backends/redis/conn_inside.h"
 #include "fake_host.h"
 
 enum { STAGE_MAX = 4096, STAGE_MESSAGES = 64, STAGE_TEXT = 256 };
@@ -29,7 +29,7 @@ struct stage_reply {
 
 struct stage {
     struct fake_host host;
-    struct link *link;
+    struct redis_conn *conn;
     unsigned ups, downs, message_count, subscribed_count;
     hf_error why; /* of the last down, or of open */
     struct stage_reply replies[STAGE_MAX];
@@ -40,9 +40,9 @@ struct stage {
 };
 
 /* For a server on a unix socket: a deadline of 5 s, the inbox "inbox". */
-struct link_settings stage_settings(const char *socket_path);
+struct conn_settings stage_settings(const char *socket_path);
 
-int stage_open(struct stage *stage, const struct link_settings *settings,
+int stage_open(struct stage *stage, const struct conn_settings *settings,
                struct fake_clock *clock);
 void stage_close(struct stage *stage);
 
@@ -50,7 +50,7 @@ void stage_close(struct stage *stage);
 void stage_say(struct stage *stage, uint64_t word, ...);
 void stage_eval(struct stage *stage, const struct script *script, const char *key,
                 const struct resp_arg *arg, uint64_t word);
-link_reply stage_take;
+conn_reply stage_take;
 
 int stage_subscribe(struct stage *stage, const char *channel);
 void stage_unsubscribe(struct stage *stage, const char *channel);

@@ -1,0 +1,369 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Calls, out: a wire is a stream and a ring of the commands that were written to
+ * it; replies come in the order of the commands, so the ring is all that is needed to
+ * find who asked. Nothing is allocated per call: ring and byte ring grow by doubling.
+ *
+ * A command goes out at once while few answers are awaited. Else it waits for the next
+ * input, which must come, and shares one write with what else has gathered by then.
+ *
+ * Scripts are called by their SHA. The command is kept until it is answered: if the
+ * server does not know the script (restarted, flushed, failed over), it goes out once
+ * more with the full text, at the end of the line, and its caller never hears of it.
+ *
+ * Everything runs under the session's lock. Callers may make calls from inside of a
+ * reply; they may not close the connection there.
+ */
+#include "../../base/error.h"
+#include "../../base/mem.h"
+#include "conn_inside.h"
+#include "scripts.h"
+
+#include <string.h>
+
+enum {
+    CALLS_MIN = 16,
+    KEPT_MIN = 4096,
+    KEPT_IDLE = 64 << 10, /* what may stay when nothing is in flight */
+    GATHER = 4, /* answers on their way, from which on commands wait for them */
+};
+
+/* ---- Rings ----------------------------------------------------------------------- */
+
+static struct call *call_at(const struct conn_socket *sock, uint32_t index)
+{
+    return &sock->calls[index & (sock->room - 1)];
+}
+
+static bool calls_reserve(struct conn_socket *sock)
+{
+    uint32_t count = sock->end - sock->first;
+
+    if (count < sock->room)
+        return true;
+    uint32_t room = sock->room ? sock->room * 2 : CALLS_MIN;
+    struct call *calls = hf__alloc(room * sizeof *calls);
+    if (!calls)
+        return false;
+    for (uint32_t i = 0; i < count; i++)
+        calls[(sock->first + i) & (room - 1)] = *call_at(sock, sock->first + i);
+    hf__free(sock->calls);
+    sock->calls = calls;
+    sock->room = room;
+    return true;
+}
+
+static void kept_copy_out(const struct conn_socket *sock, size_t at, char *to,
+                          size_t size)
+{
+    size_t offset = at & (sock->kept_room - 1);
+    size_t head = sock->kept_room - offset < size ? sock->kept_room - offset : size;
+
+    memcpy(to, sock->kept + offset, head);
+    memcpy(to + head, sock->kept, size - head);
+}
+
+static bool kept_reserve(struct conn_socket *sock, size_t size)
+{
+    size_t used = sock->kept_end - sock->kept_first;
+    size_t room = sock->kept_room ? sock->kept_room : KEPT_MIN;
+
+    while (room - used < size)
+        room *= 2;
+    if (room == sock->kept_room)
+        return true;
+    char *kept = hf__alloc(room);
+    if (!kept)
+        return false;
+    if (used)
+        kept_copy_out(sock, sock->kept_first, kept, used);
+    hf__free(sock->kept);
+    sock->kept = kept;
+    sock->kept_room = room;
+    sock->kept_first = 0;
+    sock->kept_end = used;
+    return true;
+}
+
+static void kept_push(struct conn_socket *sock, const char *from, size_t size)
+{
+    size_t offset = sock->kept_end & (sock->kept_room - 1);
+    size_t head = sock->kept_room - offset < size ? sock->kept_room - offset : size;
+
+    memcpy(sock->kept + offset, from, head);
+    memcpy(sock->kept, from + head, size - head);
+    sock->kept_end += size;
+}
+
+void hf__redis_socket_trim(struct conn_socket *sock)
+{
+    if (sock->kept_first != sock->kept_end || sock->kept_room <= KEPT_IDLE)
+        return;
+    hf__free(sock->kept);
+    sock->kept = NULL;
+    sock->kept_room = sock->kept_first = sock->kept_end = 0;
+}
+
+struct call hf__redis_socket_pop(struct conn_socket *sock)
+{
+    struct call call = *call_at(sock, sock->first);
+
+    if (sock->flushed == sock->first)
+        sock->flushed++;
+    sock->first++;
+    sock->kept_first += call.kept;
+    return call;
+}
+
+void hf__redis_socket_done(struct conn_socket *sock, bool forked)
+{
+    hf__stream_done(sock->stream, forked);
+    hf__free(sock->calls);
+    hf__free(sock->kept);
+}
+
+/* ---- Sending --------------------------------------------------------------------- */
+
+int hf__redis_socket_put(struct conn_socket *sock, const struct resp_arg *args,
+                         size_t count, const struct call *call)
+{
+    size_t size = resp_command_size(args, count);
+    bool keep = call->step == STEP_EVALSHA;
+    char *at = NULL;
+
+    if (size > UINT32_MAX || !calls_reserve(sock) ||
+        (keep && !kept_reserve(sock, size)) ||
+        !(at = hf__stream_room(sock->stream, size)))
+        return HF_ENOMEM;
+    resp_command_write(at, args, count);
+    if (keep)
+        kept_push(sock, at, size);
+    hf__stream_wrote(sock->stream, size);
+
+    struct call *slot = call_at(sock, sock->end++);
+    *slot = *call;
+    slot->kept = keep ? (uint32_t)size : 0;
+    return 0;
+}
+
+void hf__redis_socket_flush(struct conn_socket *sock)
+{
+    if (sock->flushed == sock->end)
+        return;
+    uint32_t before = sock->flushed;
+    sock->flushed = sock->end;
+    if (!hf__stream_flush(sock->stream))
+        sock->flushed = before; /* these were never sent, and we know it */
+}
+
+void hf__redis_socket_flush_soon(struct conn_socket *sock)
+{
+    if (!sock->conn->reading && sock->flushed - sock->first < GATHER)
+        hf__redis_socket_flush(sock);
+}
+
+void hf__redis_conn_answer(struct redis_conn *conn, const struct call *call,
+                           const struct resp *nodes, const hf_error *why)
+{
+    if (call->reply)
+        call->reply(conn->session, call->subject, call->word, nodes, call->sent_ns,
+                    why);
+}
+
+static void answer_down(struct redis_conn *conn, const struct call *call)
+{
+    hf_error why = conn->why;
+    why.code = HF_EUNREACHABLE;
+    hf__redis_conn_answer(conn, call, NULL, &why);
+}
+
+static void answer_no_memory(struct redis_conn *conn, const struct call *call)
+{
+    hf_error why;
+    hf__fail_code(&why, HF_ENOMEM);
+    hf__redis_conn_answer(conn, call, NULL, &why);
+}
+
+static void send_call(struct redis_conn *conn, const struct resp_arg *args,
+                      size_t count, struct call *call)
+{
+    struct conn_socket *sock = &conn->sockets[0];
+
+    call->sent_ns = conn_now(conn);
+    if (conn->state != CONN_UP) {
+        answer_down(conn, call);
+        return;
+    }
+    if (hf__redis_socket_put(sock, args, count, call) < 0) {
+        answer_no_memory(conn, call);
+        return;
+    }
+    hf__redis_conn_expect_reply(conn, call->sent_ns);
+    hf__redis_socket_flush_soon(sock);
+}
+
+void hf__redis_conn_send(struct redis_conn *conn, const struct resp_arg *args,
+                         size_t count, conn_reply *reply, void *subject, uint64_t word)
+{
+    struct call call = { .reply = reply, .subject = subject, .word = word };
+    send_call(conn, args, count, &call);
+}
+
+/* Room for `count` arguments in conn->args. */
+static bool args_reserve(struct redis_conn *conn, size_t count)
+{
+    if (count <= conn->args_room)
+        return true;
+    size_t room = count * 2;
+    struct resp_arg *args = hf__alloc(room * sizeof *args);
+    if (!args)
+        return false;
+    hf__free(conn->args);
+    conn->args = args;
+    conn->args_room = room;
+    return true;
+}
+
+static size_t write_decimal(char text[20], size_t number)
+{
+    char reversed[20];
+    size_t len = 0;
+
+    do {
+        reversed[len++] = (char)('0' + number % 10);
+        number /= 10;
+    } while (number);
+    for (size_t i = 0; i < len; i++)
+        text[i] = reversed[len - 1 - i];
+    return len;
+}
+
+static void send_script(struct redis_conn *conn, struct call *call,
+                        const struct resp_arg *keys, size_t key_count,
+                        const struct resp_arg *args, size_t arg_count)
+{
+    size_t count = 3 + key_count + arg_count;
+    char number[20];
+
+    call->step = STEP_EVALSHA;
+    if (!args_reserve(conn, count)) {
+        answer_no_memory(conn, call);
+        return;
+    }
+    conn->args[0] = (struct resp_arg){ "EVALSHA", 7 };
+    conn->args[1] = (struct resp_arg){ call->script->sha, 40 };
+    conn->args[2] = (struct resp_arg){ number, write_decimal(number, key_count) };
+    if (key_count)
+        memcpy(conn->args + 3, keys, key_count * sizeof *keys);
+    if (arg_count)
+        memcpy(conn->args + 3 + key_count, args, arg_count * sizeof *args);
+    send_call(conn, conn->args, count, call);
+}
+
+void hf__redis_conn_eval(struct redis_conn *conn, const struct script *script,
+                         const struct resp_arg *keys, size_t key_count,
+                         const struct resp_arg *args, size_t arg_count,
+                         conn_reply *reply, void *subject, uint64_t word)
+{
+    struct call call = {
+        .reply = reply, .subject = subject, .word = word, .script = script
+    };
+    send_script(conn, &call, keys, key_count, args, arg_count);
+}
+
+void hf__redis_conn_eval_undoable(struct redis_conn *conn, const struct script *script,
+                                  const struct resp_arg *keys, size_t key_count,
+                                  const struct resp_arg *args, size_t arg_count,
+                                  conn_reply *reply, void *subject, uint64_t word)
+{
+    struct call call = { .reply = reply,
+                         .subject = subject,
+                         .word = word,
+                         .script = script,
+                         .undoable = true };
+    send_script(conn, &call, keys, key_count, args, arg_count);
+}
+
+/* The oldest command kept, with EVAL and the text in place of EVALSHA and the SHA. */
+static int put_whole_script(struct conn_socket *sock, const struct call *call)
+{
+    enum { SHA_PART = sizeof "$7\r\nEVALSHA\r\n$40\r\n\r\n" - 1 + 40 };
+    const struct resp_arg args[] = { { "EVAL", 4 },
+                                     { call->script->text, call->script->len } };
+    size_t text_part = resp_command_size(args, 2) - 4; /* without its own "*2\r\n" */
+    size_t from = sock->kept_first - call->kept;       /* popped, but still there */
+    char head[24] = "";
+
+    kept_copy_out(sock, from, head, sizeof head);
+    size_t head_len = (size_t)((char *)memchr(head, '\n', sizeof head) - head) + 1;
+    size_t tail_len = call->kept - head_len - SHA_PART;
+    size_t size = head_len + text_part + tail_len;
+    char *at = calls_reserve(sock) ? hf__stream_room(sock->stream, size) : NULL;
+    if (!at)
+        return HF_ENOMEM;
+    resp_command_write(at + head_len - 4, args, 2);
+    memcpy(at, head, head_len);
+    kept_copy_out(sock, from + head_len + SHA_PART, at + head_len + text_part,
+                  tail_len);
+    hf__stream_wrote(sock->stream, size);
+    return 0;
+}
+
+static bool is_undone(struct conn_socket *sock, const struct call *call)
+{
+    bool revoked = !call->reply;
+
+    for (uint32_t i = sock->first; i != sock->end && !revoked; i++)
+        revoked = call_at(sock, i)->subject == call->subject;
+    return call->undoable && revoked;
+}
+
+void hf__redis_socket_send_again(struct conn_socket *sock, const struct call *call)
+{
+    struct redis_conn *conn = sock->conn;
+    struct call next = *call;
+    hf_error why;
+
+    if (is_undone(sock, call)) {
+        hf__fail(&why, HF_EUNREACHABLE, "the server did not know the script");
+        hf__redis_conn_answer(conn, call, NULL, &why);
+        return;
+    }
+    next.sent_ns = conn_now(conn);
+    next.step = STEP_CALL;
+    next.kept = 0;
+    if (put_whole_script(sock, call) < 0) {
+        answer_no_memory(conn, call);
+        return;
+    }
+    *call_at(sock, sock->end++) = next;
+    hf__redis_conn_expect_reply(conn, next.sent_ns);
+}
+
+void hf__redis_conn_forget(struct redis_conn *conn, const void *subject)
+{
+    struct conn_socket *sock = &conn->sockets[0];
+
+    for (uint32_t i = sock->first; i != sock->end; i++)
+        if (call_at(sock, i)->subject == subject)
+            call_at(sock, i)->reply = NULL;
+}
+
+void hf__redis_socket_forget_all(struct conn_socket *sock)
+{
+    for (uint32_t i = sock->first; i != sock->end; i++)
+        call_at(sock, i)->reply = NULL;
+}
+
+void hf__redis_socket_fail_requests(struct conn_socket *sock, const hf_error *why)
+{
+    hf_error uncertain = *why, unsent = *why;
+
+    uncertain.code = HF_EUNCERTAIN;
+    unsent.code = HF_EUNREACHABLE;
+    while (sock->first != sock->end) {
+        bool sent = sock->flushed != sock->first;
+        struct call call = hf__redis_socket_pop(sock);
+        hf__redis_conn_answer(sock->conn, &call, NULL, sent ? &uncertain : &unsent);
+    }
+}
