@@ -201,9 +201,9 @@ void never_lasts(struct trial *t); /* a script */
 extern char zookeeper_watched[512];
 
 /* What the redis wire has heard of the client under the middle's lock: its inbox, and
- * the owner and slot of the last ticket it asked for. */
+ * the owner and number of the last ticket it asked for. */
 struct redis_heard {
-    char inbox[64], owner[80], slot[16];
+    char inbox[64], owner[80], number[16];
 };
 extern struct redis_heard redis_heard;
 

@@ -5,7 +5,7 @@
  *
  * What is injected goes out under the middle's lock, in pieces, beside what the real
  * server says. A message about a ticket is written as the scripts write it, with the
- * owner and the slot that the client was heard to ask with.
+ * owner and the number that the client was heard to ask with.
  */
 #include "hostile.h"
 
@@ -47,7 +47,7 @@ static int flood(struct trial *t, const char *channel, const char *letter,
         size_t len = 0;
         middle_lock(t->middle);
         for (int i = 0; i < PIECE && sent < count; i++, sent++) {
-            snprintf(text, sizeof text, "%s %s %s %s", letter, redis_heard.slot,
+            snprintf(text, sizeof text, "%s %s %s %s", letter, redis_heard.number,
                      redis_heard.owner, rest);
             len += message_write(piece + len, sizeof one,
                                  channel ? channel : redis_heard.inbox, text);

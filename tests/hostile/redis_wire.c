@@ -362,7 +362,7 @@ static bool is_text(const struct reading *r, size_t part, const char *text)
            memcmp(r->data + r->parts[part].text, text, r->parts[part].len) == 0;
 }
 
-/* A script that takes has the owner, two numbers, the inbox, the slot. */
+/* A script that takes has the owner, two numbers, the inbox, the ticket number. */
 static void command_heard(const struct reading *r)
 {
     if (r->count == 3 && is_text(r, 1, "SUBSCRIBE") &&
@@ -371,7 +371,7 @@ static void command_heard(const struct reading *r)
     for (size_t i = 4; redis_heard.inbox[0] && i < r->count; i++)
         if (is_text(r, i, redis_heard.inbox)) {
             note(redis_heard.owner, sizeof redis_heard.owner, r, i - 3);
-            note(redis_heard.slot, sizeof redis_heard.slot, r, i + 1);
+            note(redis_heard.number, sizeof redis_heard.number, r, i + 1);
         }
 }
 

@@ -149,7 +149,7 @@ class World:
         who = owner(number) if isinstance(number, int) else number
         return f"{tagged}:{who}:rwlock_timeout:{hold}"
 
-    # ---- Calls. A number stands for a ticket: id, slot and (mod 10) inbox ----
+    # ---- Calls. A number stands for a ticket: id, number and (mod 10) inbox ----
 
     def words(self, number, ttl, reserve, flags, kind):
         return [owner(number), ttl, reserve, f"holdfast:{number % 10}", number,

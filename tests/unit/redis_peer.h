@@ -68,7 +68,7 @@ void peer_push(const char *channel, const char *payload);
 /* The server confirms a subscription. */
 void peer_confirm(const char *channel);
 
-/* As the server knows this ticket: "<slot> <owner>". */
+/* As the server knows this ticket: "<number> <owner>". */
 const char *peer_address(const struct hf_ticket *ticket);
 
 /* A ticket of a name with a lease of 30 s. */

@@ -26,7 +26,7 @@ static void wait_in_line(struct hf_ticket *ticket, const char *reply)
     ck_assert_int_eq(fake_next(&peer.host).what, FAKE_QUEUED);
 }
 
-/* "<letter> <slot> <owner><rest>", to our inbox. */
+/* "<letter> <number> <owner><rest>", to our inbox. */
 static void push(const char *letter, const struct hf_ticket *ticket, const char *rest)
 {
     char line[512];
@@ -86,7 +86,7 @@ START_TEST(each_word)
 }
 END_TEST
 
-/* A slot is used again: the owner tells whose message it is. */
+/* A number is used again: the owner tells whose message it is. */
 START_TEST(messages_of_others)
 {
     static const char *const lines[] = {
@@ -110,8 +110,8 @@ START_TEST(messages_of_others)
         ck_assert_msg(heard().what == FAKE_NOTHING, "%s", lines[i]);
     }
     const char *owner = strchr(peer_address(&ticket), ' ') + 1;
-    for (unsigned slot = 1; slot < 40; slot++) { /* where it does not stand */
-        snprintf(line, sizeof line, "n %u %s", slot, owner);
+    for (unsigned number = 1; number < 40; number++) { /* where it does not stand */
+        snprintf(line, sizeof line, "n %u %s", number, owner);
         peer_push(NULL, line);
         ck_assert_int_eq(heard().what, FAKE_NOTHING);
     }

@@ -237,7 +237,7 @@ START_TEST(downgrades)
 }
 END_TEST
 
-/* The ticket is where the server's messages find it, under the slot that was told. */
+/* The ticket is where the server's messages find it, under the number that was told. */
 START_TEST(adoptions)
 {
     char line[128];
@@ -265,7 +265,7 @@ START_TEST(adoptions)
 }
 END_TEST
 
-/* One that comes to nothing leaves no slot behind: the next one has the same. */
+/* One that comes to nothing leaves no number behind: the next one has the same. */
 START_TEST(adoptions_that_come_to_nothing)
 {
     static const struct {

@@ -27,7 +27,7 @@
 #define LATCH_KEYS                                                                     \
     "5 name holdfast_info:{name} holdfast_queue:{name} "                               \
     "redisson_countdownlatch__channel__{name} holdfast_opened:{name} " OWNER " "
-/* ttl, reserve, inbox, slot, kind and details, no flags */
+/* ttl, reserve, inbox, number, kind and details, no flags */
 #define TAKE                                                                           \
     "30000 4 holdfast:" HEX " 0 %d\x1f*\x1f*\x1f"                                      \
     "fake\x1f  "
@@ -166,7 +166,7 @@ START_TEST(grants)
 }
 END_TEST
 
-/* Refused for good, it has no slot any more; else it keeps the one it has. */
+/* Refused for good, it has no number any more; else it keeps the one it has. */
 START_TEST(refusals)
 {
     static const struct {
@@ -340,7 +340,7 @@ END_TEST
 /* ---- Slots ----------------------------------------------------------------------- */
 
 /* Many at once, each found under its own number; given back, a number is used again. */
-START_TEST(slots)
+START_TEST(numbers)
 {
     enum { MANY = 100 };
     static struct hf_ticket many[MANY];
@@ -441,5 +441,5 @@ END_TEST
 
 UNIT_MAIN("redis_tickets", kinds, the_simple_layout, flags_and_notes, grants, refusals,
           answers_that_are_none, withdrawals, busy_while_leaving, behind_one_of_ours,
-          behind_a_stranger, an_answer_that_comes_late, slots, no_memory,
+          behind_a_stranger, an_answer_that_comes_late, numbers, no_memory,
           names_that_are_keys, what_is_left_leaves, a_forked_child_says_nothing)

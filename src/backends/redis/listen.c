@@ -111,7 +111,7 @@ static bool hears(const struct listener *listener, const char *channel, size_t l
 static void latch_opened(struct redis_session *me, struct hf_ticket *ticket)
 {
     struct hf_grant grant = { .token = 1, .span = 1 };
-    slot_settle(me, ticket);
+    hf__redis_ticket_attempt_done(me, ticket);
     me->host->ops->granted(me->host, ticket, &grant);
 }
 
@@ -231,11 +231,11 @@ static void inbox_revoke(struct redis_session *me, struct hf_ticket *ticket,
 static void inbox_message(struct redis_session *me, const char *at, const char *end)
 {
     struct resp_arg what = next_word(&at, end);
-    uint64_t slot;
-    if (what.len != 1 || !next_number(&at, end, &slot))
+    uint64_t number;
+    if (what.len != 1 || !next_number(&at, end, &number))
         return;
     struct resp_arg owner = next_word(&at, end);
-    struct hf_ticket *ticket = slot_ticket(me, slot, owner.text, owner.len);
+    struct hf_ticket *ticket = hf__redis_number_find(me, number, owner.text, owner.len);
     if (!ticket)
         return;
     switch (*what.text) {

@@ -142,7 +142,7 @@ static void take_done(void *session, void *subject, uint64_t word,
     if (rc == 0 && ticket &&
         (!value || !resp_number(resp_at(nodes, 0, 0), &token) ||
          !resp_number(resp_at(nodes, 0, 2), &left))) {
-        rc = take_nonsense(ticket, &why);
+        rc = hf__redis_ticket_bad_reply(ticket, &why);
         hf__redis_conn_distrust(me->conn);
     }
     if (rc == 0 && ticket && value && value->type == RESP_ERROR)
@@ -159,7 +159,7 @@ static void take_done(void *session, void *subject, uint64_t word,
     int64_t first = token >= ticket->reserve ? token - ticket->reserve + 1 : 0;
     if (ours &&
         !grant_read(&grant, ticket, first, ticket->reserve, ttl, job->sent_ns)) {
-        take_nonsense(ticket, &why);
+        hf__redis_ticket_bad_reply(ticket, &why);
         job_end(me, job, &why);
         return;
     }

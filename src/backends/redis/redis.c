@@ -184,7 +184,7 @@ static int name_inbox(struct redis_session *me, hf_error *why)
 
 static void redis_up(void *session)
 {
-    slots_notice(session);
+    hf__redis_tickets_notify(session);
 }
 
 static void redis_down(void *session, const hf_error *why)
@@ -238,7 +238,7 @@ static void redis_close(void *session, bool forked)
     if (me->conn && !forked && hf__redis_conn_is_up(me->conn)) {
         int64_t left = me->host->close_by_ns - me->host->ops->now(me->host);
         hf__redis_conn_mute(me->conn);
-        if (slots_leave(me) > 0 && left > 0)
+        if (hf__redis_tickets_withdraw(me) > 0 && left > 0)
             hf__redis_conn_drain(me->conn, left < FAREWELL_NS ? left : FAREWELL_NS);
     }
     evict_done(me);
@@ -247,7 +247,7 @@ static void redis_close(void *session, bool forked)
     renew_done(me);
     inspect_done(me);
     plain_done(me);
-    hf__free(me->slots);
+    hf__free(me->numbers);
 }
 
 /* The scripts keep whom to tell, so that there is nothing to set up. */
@@ -265,7 +265,7 @@ static void redis_forget(void *session, const void *ticket_or_request)
     inspect_forget(me, ticket_or_request);
     evict_forget(me, ticket_or_request);
     plain_forget(me, ticket_or_request);
-    slots_forget(me, ticket_or_request);
+    hf__redis_tickets_forget(me, ticket_or_request);
 }
 
 static const char *const schemes[] = { "redis", "rediss", "redis+unix", NULL };

@@ -127,7 +127,7 @@ static int was_adopted(struct redis_session *me, struct hf_request *request,
         return HF_ECORRUPT;
     if (!grant_read(&request->grant, request->ticket, token, span, ttl, sent_ns))
         return HF_ECORRUPT;
-    slot_bind(me, (uint32_t)request->store[0], request->ticket);
+    hf__redis_number_bind(me, (uint32_t)request->store[0], request->ticket);
     request->store[0] = 0;
     return 0;
 }
@@ -171,7 +171,7 @@ static void ask_reply(void *session, void *subject, uint64_t word,
         hf__fail_code(&why, rc);
     }
     if (request->verb == HF_ADOPT) {
-        slot_free(me, (uint32_t)request->store[0]);
+        hf__redis_number_free(me, (uint32_t)request->store[0]);
         request->store[0] = 0;
     }
     me->host->ops->answered(me->host, request, rc, rc ? &why : NULL);
@@ -246,9 +246,10 @@ void redis_ask(void *session, struct hf_request *request)
         return;
     }
     if (request->verb == HF_ADOPT)
-        slot_unbind(me, request->ticket); /* of an answer that core did not hear */
+        hf__redis_number_unbind(
+            me, request->ticket); /* of an answer that core did not hear */
     if (request->verb == HF_ADOPT && !request->store[0])
-        request->store[0] = slot_reserve(me);
+        request->store[0] = hf__redis_number_reserve(me);
     if (request->verb == HF_ADOPT && !request->store[0]) {
         me->host->ops->answered(me->host, request, HF_ENOMEM, NULL);
         return;

@@ -2,9 +2,9 @@
 /*
  * What the files of the redis store share: the session and its tickets.
  *
- * A ticket the server may know of has a slot, a small number that the scripts keep and
+ * A ticket the server may know of has a ticket number, which the scripts keep and
  * that comes back in every message about it. ticket->store[]:
- *   [0] slot + 1, 0 for none; above 32 bits: calls about it that are under way;
+ *   [0] number + 1, 0 for none; above 32 bits: calls about it that are under way;
  *       the highest: it is being withdrawn; the one below: an answer made no sense
  *   [1] struct listener *, NULL for none
  *   [2] a moment before the request that queued it was sent, ns: a pushed grant cannot
@@ -33,8 +33,9 @@ struct redis_session {
     char details[DETAILS_SIZE]; /* host, pid, program: each with an 0x1f behind it */
     size_t details_len;
 
-    uintptr_t *slots; /* a ticket, or (next free + 1) << 1 | 1 */
-    uint32_t slot_count, slot_room, slot_free; /* slot_free: index + 1, 0 for none */
+    uintptr_t *numbers; /* a ticket, or (next free + 1) << 1 | 1 */
+    uint32_t number_count, number_room;
+    uint32_t number_free; /* the first free number, counted from 1; 0: none */
 
     struct hf_link listeners[LISTENER_BUCKETS];
     struct hf_link batches;   /* renewals under way */
@@ -76,37 +77,41 @@ bool grant_read(struct hf_grant *ret_grant, const struct hf_ticket *ticket,
 /* An attempt was answered by something that is no answer to it. Whatever the server
  * meant, it may have queued or granted the ticket: the first time that is uncertain,
  * and core asks again; the next time it gives up, and withdraws. */
-int take_nonsense(struct hf_ticket *ticket, hf_error *why);
+int hf__redis_ticket_bad_reply(struct hf_ticket *ticket, hf_error *why);
 
-/* ---- slots.c --------------------------------------------------------------------- */
+/* ---- ticket_numbers.c ------------------------------------------------------------ */
 
-/* The ticket in `slot` if it is that of `owner`, else NULL. */
-struct hf_ticket *slot_ticket(const struct redis_session *me, uint64_t slot,
-                              const char *owner, size_t owner_len);
-int slot_take(struct redis_session *me, struct hf_ticket *ticket); /* if it has none */
-/* A slot, counted from 1, for a ticket to come; 0: out of memory. And its end. */
-uint32_t slot_reserve(struct redis_session *me);
-void slot_bind(struct redis_session *me, uint32_t slot, struct hf_ticket *ticket);
-void slot_free(struct redis_session *me, uint32_t slot);
-void slot_unbind(struct redis_session *me, struct hf_ticket *ticket);
+/* The ticket in `number` if it is that of `owner`, else NULL. */
+struct hf_ticket *hf__redis_number_find(const struct redis_session *me, uint64_t number,
+                                        const char *owner, size_t owner_len);
+/* Gives the ticket a number if it has none. 0 or HF_ENOMEM. */
+int hf__redis_number_assign(struct redis_session *me, struct hf_ticket *ticket);
+/* A number, counted from 1, for a ticket to come; 0: out of memory. And its end. */
+uint32_t hf__redis_number_reserve(struct redis_session *me);
+void hf__redis_number_bind(struct redis_session *me, uint32_t number,
+                           struct hf_ticket *ticket);
+void hf__redis_number_free(struct redis_session *me, uint32_t number);
+void hf__redis_number_unbind(struct redis_session *me, struct hf_ticket *ticket);
 /* The last answer about the ticket is given: the memory is core's again, and nothing
  * that is still under way may touch it. */
-void slot_give(struct redis_session *me, struct hf_ticket *ticket);
+void hf__redis_ticket_done(struct redis_session *me, struct hf_ticket *ticket);
 
 /* The same for an answer to an attempt. While the ticket is being withdrawn it is not
  * the last one: nothing is given back before the withdrawal is answered. */
-void slot_settle(struct redis_session *me, struct hf_ticket *ticket);
+void hf__redis_ticket_attempt_done(struct redis_session *me, struct hf_ticket *ticket);
 
 #define ONE_CALL (UINT64_C(1) << 32)
-#define LEAVING (UINT64_C(1) << 63)
-#define NONSENSE (UINT64_C(1) << 62)
-static inline uint32_t slot_of(const struct hf_ticket *ticket)
+#define WITHDRAWING (UINT64_C(1) << 63)
+#define BAD_REPLY (UINT64_C(1) << 62)
+static inline uint32_t ticket_number(const struct hf_ticket *ticket)
 {
     return (uint32_t)ticket->store[0];
 }
-void slots_notice(struct redis_session *me);  /* every ticket: attempt again */
-size_t slots_leave(struct redis_session *me); /* every ticket leaves; how many */
-void slots_forget(struct redis_session *me, const void *ticket);
+/* Every ticket: core is notified, and attempts again. */
+void hf__redis_tickets_notify(struct redis_session *me);
+/* Every ticket is withdrawn; returns how many. */
+size_t hf__redis_tickets_withdraw(struct redis_session *me);
+void hf__redis_tickets_forget(struct redis_session *me, const void *ticket);
 
 /* ---- listen.c -------------------------------------------------------------------- */
 
@@ -172,8 +177,8 @@ void args_text(struct args *args, const char *text, size_t len);
 void args_number(struct args *args, int64_t number);
 void args_letter(struct args *args, char letter);
 void args_id(struct args *args, const struct hf_id *id);
-/* Those of the scripts that take, for the ticket in `slot` (counted from 1). */
+/* Those of the scripts that take, for the ticket in `number` (counted from 1). */
 void args_take(struct args *args, const struct redis_session *me,
-               const struct hf_ticket *ticket, uint64_t slot, char owner[OWNER_SIZE]);
+               const struct hf_ticket *ticket, uint64_t number, char owner[OWNER_SIZE]);
 
 #endif

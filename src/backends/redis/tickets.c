@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Tickets: asking for a place, leaving it, and the slots they have meanwhile.
+ * Tickets: asking for a place, leaving it, and the numbers they have meanwhile.
  *
  * One script call each way, for every kind; the scripts do the queueing. Under the
  * client's lock. The answer to an attempt is the script's reply, or later a message to
@@ -206,7 +206,7 @@ static bool take_granted(struct redis_session *me, struct hf_ticket *ticket,
         return false;
     listen_end(me, ticket);
     if (ticket->kind == HF_LATCH)
-        slot_settle(me, ticket);
+        hf__redis_ticket_attempt_done(me, ticket);
     me->host->ops->granted(me->host, ticket, &grant);
     return true;
 }
@@ -260,10 +260,10 @@ static void take_queued(struct redis_session *me, struct hf_ticket *ticket,
         me->host->ops->queued(me->host, ticket, OFTEN_MS * HF_NS_PER_MS);
 }
 
-int take_nonsense(struct hf_ticket *ticket, hf_error *why)
+int hf__redis_ticket_bad_reply(struct hf_ticket *ticket, hf_error *why)
 {
-    int code = ticket->store[0] & NONSENSE ? HF_ECORRUPT : HF_EUNCERTAIN;
-    ticket->store[0] |= NONSENSE;
+    int code = ticket->store[0] & BAD_REPLY ? HF_ECORRUPT : HF_EUNCERTAIN;
+    ticket->store[0] |= BAD_REPLY;
     return hf__fail(why, code, "the server's answer makes no sense");
 }
 
@@ -282,15 +282,15 @@ static void take_reply(void *session, void *subject, uint64_t word,
     } else if (rc == 0 && answer == TAKE_QUEUED) {
         take_queued(me, ticket, nodes, sent_ns);
     } else if (rc == 0 && answer == TAKE_BUSY) {
-        slot_settle(me, ticket);
+        hf__redis_ticket_attempt_done(me, ticket);
         me->host->ops->busy(me->host, ticket);
     } else {
         if (rc == 0 && answer != TAKE_GRANTED)
             hf__redis_conn_distrust(me->conn); /* the answer to something else */
         if (rc == 0)
-            rc = take_nonsense(ticket, &why);
+            rc = hf__redis_ticket_bad_reply(ticket, &why);
         if (rc != HF_EUNREACHABLE && rc != HF_EUNCERTAIN)
-            slot_settle(me, ticket);
+            hf__redis_ticket_attempt_done(me, ticket);
         me->host->ops->failed(me->host, ticket, &why);
     }
 }
@@ -319,13 +319,13 @@ static void add_details(struct args *args, const struct redis_session *me,
 }
 
 void args_take(struct args *args, const struct redis_session *me,
-               const struct hf_ticket *ticket, uint64_t slot, char owner[OWNER_SIZE])
+               const struct hf_ticket *ticket, uint64_t number, char owner[OWNER_SIZE])
 {
     args_text(args, owner, owner_write(owner, me->layout, &ticket->id));
     args_number(args, ttl_ms(ticket));
     args_number(args, ticket->reserve);
     args_text(args, me->inbox, INBOX_SIZE);
-    args_number(args, (int64_t)slot - 1);
+    args_number(args, (int64_t)number - 1);
     add_details(args, me, ticket);
     add_flags(args, ticket);
     args_letter(args, kind_of(me, ticket->kind)->letter);
@@ -349,14 +349,14 @@ void redis_attempt(void *session, struct hf_ticket *ticket)
         plain_attempt(me, ticket);
         return;
     }
-    if (slot_take(me, ticket) != 0) {
+    if (hf__redis_number_assign(me, ticket) != 0) {
         hf__fail_code(&why, HF_ENOMEM);
         me->host->ops->failed(me->host, ticket, &why);
         return;
     }
     keys_fill(&keys, kind->keys, ticket->name, ticket->name_len);
     args_init(&args);
-    args_take(&args, me, ticket, slot_of(ticket), owner);
+    args_take(&args, me, ticket, ticket_number(ticket), owner);
     ticket->store[0] += ONE_CALL;
     hf__redis_conn_eval_undoable(me->conn, kind->take, keys.key, keys.count, args.arg,
                                  args.count, take_reply, ticket, 0);
@@ -384,7 +384,7 @@ static void leave_reply(void *session, void *subject, uint64_t word,
     else if (rc == 0)
         hf__redis_conn_distrust(me->conn);
     if (answer == HF_WITHDRAWN || answer == HF_GONE)
-        slot_give(me, ticket);
+        hf__redis_ticket_done(me, ticket);
     me->host->ops->withdrawn(me->host, ticket, answer);
 }
 
@@ -399,7 +399,7 @@ void ticket_leave(struct redis_session *me, struct hf_ticket *ticket, conn_reply
     args_text(&args, owner, owner_write(owner, me->layout, &ticket->id));
     args_letter(&args, kind->letter);
     args_number(&args, me->strangers);
-    ticket->store[0] = (ticket->store[0] + ONE_CALL) | LEAVING;
+    ticket->store[0] = (ticket->store[0] + ONE_CALL) | WITHDRAWING;
     hf__redis_conn_eval(me->conn, kind->leave, keys.key, keys.count, args.arg,
                         args.count, reply, ticket, 0);
 }

@@ -5,13 +5,13 @@
 -- fresh lease.
 --
 -- KEYS  as the kind's take
--- ARGV  old owner, token, then as the kind's take: owner, ttl ms, reserve, inbox, slot,
+-- ARGV  old owner, token, then as the kind's take: owner, ttl ms, reserve, inbox, number,
 --       details, flags, kind (s: layout simple)
 -- reply {token, span, ttl ms, server ms}, or nil if the old owner does not hold it, or
 --       not as that kind, or not under that token
 
 K.name, K.info, K.zset = KEYS[1], KEYS[3], KEYS[6]
-local old, token, new, ttl, _, inbox, slot, details, _, kind = unpack(ARGV)
+local old, token, new, ttl, _, inbox, number, details, _, kind = unpack(ARGV)
 
 -- Each moves a hold from one owner to another, or to itself, with a new lease: true if
 -- there was one. The lease comes first: if the server refuses that (an ACL), nothing
@@ -93,9 +93,9 @@ local from = r and r.state == 'h' and new or old
 if from == old then
     r = record_read(call('HGET', K.info, old))
 end
-local number, first = tonumber(token), r and tonumber(r.token)
+local wanted, first = tonumber(token), r and tonumber(r.token)
 local same = r and r.state == 'h' and r.kind == (kind == 's' and 'm' or kind)
-if not same or number < first or number >= first + tonumber(r.span) then
+if not same or wanted < first or wanted >= first + tonumber(r.span) then
     return false
 end
 -- What may be refused comes before the move, and does not hinder it afterwards: the
@@ -111,6 +111,6 @@ if from == old then
     redis.pcall('HDEL', K.info, old)
 end
 r.token, r.span, r.ttl = token, '1', ttl
-r.inbox, r.slot, r.details = inbox, slot, details
+r.inbox, r.number, r.details = inbox, number, details
 call('HSET', K.info, new, record_write(r))
-return { number, 1, tonumber(ttl), now }
+return { wanted, 1, tonumber(ttl), now }

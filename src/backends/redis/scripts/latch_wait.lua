@@ -3,13 +3,13 @@
 -- Waits for a latch to open.
 --
 -- KEYS  name, INFO, QUEUE, channel, opened
--- ARGV  owner, ttl ms, reserve, inbox, slot, details, flags (t: try), kind (l)
+-- ARGV  owner, ttl ms, reserve, inbox, number, details, flags (t: try), kind (l)
 -- reply {1} open, {2, -1, place, 1, server ms} queued, {3} not open (try)
 --
 -- Redisson may count down without a word to us, so everybody listens to the channel.
 
 K.name, K.info, K.queue, K.channel, K.opened = unpack(KEYS)
-local me, ttl, reserve, inbox, slot, details, flags, kind = unpack(ARGV)
+local me, ttl, reserve, inbox, number, details, flags, kind = unpack(ARGV)
 
 local left = latch_read()
 if left == false then
@@ -28,6 +28,6 @@ elseif string.find(flags, 't', 1, true) then
     return { 3 }
 end
 clock()
-local mine = record_new(ttl, reserve, inbox, slot, details, kind, '1')
+local mine = record_new(ttl, reserve, inbox, number, details, kind, '1')
 local place = enqueue(me, mine, record_read(call('HGET', K.info, me)))
 return { 2, -1, place, 1, now }

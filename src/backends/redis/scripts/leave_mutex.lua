@@ -18,7 +18,7 @@ local told -- how many listened, if an open round was announced here
 local heir = released and kind == 'm' and call('LPOP', keys[4])
 if heir then
     local found = call('HMGET', keys[3], heir, '#run')
-    local ttl, reserve, inbox, slot, details = string.match(found[1] or '',
+    local ttl, reserve, inbox, number, details = string.match(found[1] or '',
         '^w m 1 (%d+) (%d+) %d+ %d+ %d+ (%S+) (%d+) (.*)$')
     local run = tonumber(found[2]) or 0
     if run >= 8 and call('EXISTS', keys[5]) == 0 then
@@ -42,10 +42,10 @@ if heir then
             end
             call('HSET', keys[3], heir, 'h m 1 ' .. ttl .. ' ' .. reserve .. ' ' ..
                 token .. ' ' .. reserve .. ' ' .. since .. ' ' .. inbox .. ' ' ..
-                slot .. ' ' .. details, '#last', heir, '#run', run + 1)
+                number .. ' ' .. details, '#last', heir, '#run', run + 1)
             call('HDEL', keys[3], me)
             -- It believes what it is told, so that this comes last.
-            if call('PUBLISH', inbox, 'g ' .. slot .. ' ' .. heir .. ' ' .. token ..
+            if call('PUBLISH', inbox, 'g ' .. number .. ' ' .. heir .. ' ' .. token ..
                 ' ' .. reserve .. ' ' .. ttl .. ' ' .. since) > 0 then
                 return 1
             end

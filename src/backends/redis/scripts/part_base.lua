@@ -49,29 +49,29 @@ local function record_read(line)
     if not line then
         return nil
     end
-    local state, kind, permits, ttl, reserve, token, span, since, inbox, slot, details =
+    local state, kind, permits, ttl, reserve, token, span, since, inbox, number, details =
         string.match(line, RECORD)
     return state and { state = state, kind = kind, permits = permits, ttl = ttl,
         reserve = reserve, token = token, span = span, since = since, inbox = inbox,
-        slot = slot, details = details }
+        number = number, details = details }
 end
 
 local function record_write(r)
     return r.state .. ' ' .. r.kind .. ' ' .. r.permits .. ' ' .. r.ttl .. ' ' ..
         r.reserve .. ' ' .. r.token .. ' ' .. r.span .. ' ' .. r.since .. ' ' ..
-        r.inbox .. ' ' .. r.slot .. ' ' .. r.details
+        r.inbox .. ' ' .. r.number .. ' ' .. r.details
 end
 
 -- A record as the arguments of a take give it.
-local function record_new(ttl, reserve, inbox, slot, details, kind, permits)
+local function record_new(ttl, reserve, inbox, number, details, kind, permits)
     return { state = 'w', kind = kind, permits = permits, ttl = ttl, reserve = reserve,
-        token = '0', span = '0', since = now_text, inbox = inbox, slot = slot,
+        token = '0', span = '0', since = now_text, inbox = inbox, number = number,
         details = details }
 end
 
 -- False if nobody listens: the client is gone.
 local function push(r, letter, owner, rest)
-    local line = letter .. ' ' .. r.slot .. ' ' .. owner .. (rest or '')
+    local line = letter .. ' ' .. r.number .. ' ' .. owner .. (rest or '')
     return call('PUBLISH', r.inbox, line) > 0
 end
 

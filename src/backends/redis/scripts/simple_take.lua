@@ -3,16 +3,16 @@
 -- Takes a lock of the simple layout (SET NX PX), or queues for it.
 --
 -- KEYS  name, token, INFO, QUEUE
--- ARGV  id, ttl ms, reserve, inbox, slot, details, flags (t: try)
+-- ARGV  id, ttl ms, reserve, inbox, number, details, flags (t: try)
 -- reply as take_mutex; foreign: the holder is another library's, which tells nobody
 --       when it lets go, so ask from time to time; above 1: after so many milliseconds
 
 K.name, K.token, K.info, K.queue = unpack(KEYS)
 K.token_ms = TOKEN_MS
-local me, ttl, reserve, inbox, slot, details, flags = unpack(ARGV)
+local me, ttl, reserve, inbox, number, details, flags = unpack(ARGV)
 
 clock()
-local mine = record_new(ttl, reserve, inbox, slot, details, 'm', '1')
+local mine = record_new(ttl, reserve, inbox, number, details, 'm', '1')
 
 local function take()
     if not give(me, mine, me) then

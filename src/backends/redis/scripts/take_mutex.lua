@@ -3,7 +3,7 @@
 -- case.
 --
 -- KEYS  name, token, INFO, QUEUE, fair queue, fair timeouts, channel
--- ARGV  owner, ttl ms, reserve, inbox, slot, details, flags (t: try), kind (m or f)
+-- ARGV  owner, ttl ms, reserve, inbox, number, details, flags (t: try), kind (m or f)
 -- reply {1, token, span, ttl ms, server ms}              granted
 --       {2, pttl ms, place, foreign, server ms}          queued
 --       {3, pttl ms}                                     busy (try)
@@ -14,7 +14,7 @@
 -- is Redisson's) and ask again once listening.
 
 local call, keys = redis.call, KEYS
-local me, ttl, reserve, inbox, slot, details, flags, kind = unpack(ARGV)
+local me, ttl, reserve, inbox, number, details, flags, kind = unpack(ARGV)
 local try = flags ~= '' and string.find(flags, 't', 1, true)
 
 -- First what nearly every call is about, without the words below: making a function
@@ -45,7 +45,7 @@ if there == 0 then
         end
         call('HSET', keys[3], me, 'h ' .. kind .. ' 1 ' .. ttl .. ' ' .. reserve ..
             ' ' .. token .. ' ' .. span .. ' ' .. second ..
-            string.sub(micros, 1, 3) .. ' ' .. inbox .. ' ' .. slot .. ' ' .. details,
+            string.sub(micros, 1, 3) .. ' ' .. inbox .. ' ' .. number .. ' ' .. details,
             '#last', me, '#run', 0)
         call('PEXPIRE', keys[3], ttl)
         return { 1, tonumber(token), tonumber(span), tonumber(ttl),
@@ -66,7 +66,7 @@ elseif kind == 'm' then
         elseif not found[1] then
             local place = call('RPUSH', keys[4], me) - 1
             call('HSET', keys[3], me, 'w m 1 ' .. ttl .. ' ' .. reserve .. ' 0 0 ' ..
-                since .. ' ' .. inbox .. ' ' .. slot .. ' ' .. details)
+                since .. ' ' .. inbox .. ' ' .. number .. ' ' .. details)
             if place == 0 or tonumber(ttl) > 30000 or
                 (tonumber(found[3]) or 0) < since + 90000 then
                 call('PEXPIRE', keys[4], 120000)
@@ -89,7 +89,7 @@ K = { name = keys[1], token = keys[2], info = keys[3], queue = keys[4], fair = k
     patience = keys[6], channel = keys[7] }
 
 clock()
-local mine = record_new(ttl, reserve, inbox, slot, details, kind, '1')
+local mine = record_new(ttl, reserve, inbox, number, details, kind, '1')
 
 local function take(fresh)
     if not give(me, mine, me) then

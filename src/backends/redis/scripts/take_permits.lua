@@ -4,12 +4,12 @@
 -- many is not passed by who needs few.
 --
 -- KEYS  name, token, INFO, QUEUE, channel, zset of deadlines
--- ARGV  owner, ttl ms, reserve, inbox, slot, details, flags (t: try), kind (p or e),
+-- ARGV  owner, ttl ms, reserve, inbox, number, details, flags (t: try), kind (p or e),
 --       permits (e: 1), limit
 -- reply as take_mutex; pttl: when the first lease ends, -1 if no permit of ours is out
 
 K.name, K.token, K.info, K.queue, K.channel, K.zset = unpack(KEYS)
-local me, ttl, reserve, inbox, slot, details, flags, _, permits, limit = unpack(ARGV)
+local me, ttl, reserve, inbox, number, details, flags, _, permits, limit = unpack(ARGV)
 kind = ARGV[8]
 
 clock()
@@ -60,7 +60,7 @@ elseif not found[2] then
     call('HSET', K.info, '#kind', kind)
 end
 
-local mine = record_new(ttl, reserve, inbox, slot, details, kind, permits)
+local mine = record_new(ttl, reserve, inbox, number, details, kind, permits)
 
 local function wait(pttl, foreign)
     if string.find(flags, 't', 1, true) then

@@ -4,14 +4,14 @@
 -- together, but not past a waiter: writers do not starve.
 --
 -- KEYS  name, token, INFO, QUEUE, channel
--- ARGV  owner, ttl ms, reserve, inbox, slot, details, flags (t: try), kind (r or w)
+-- ARGV  owner, ttl ms, reserve, inbox, number, details, flags (t: try), kind (r or w)
 -- reply as take_mutex
 
 K.name, K.token, K.info, K.queue, K.channel = unpack(KEYS)
-local me, ttl, reserve, inbox, slot, details, flags, kind = unpack(ARGV)
+local me, ttl, reserve, inbox, number, details, flags, kind = unpack(ARGV)
 
 clock()
-local mine = record_new(ttl, reserve, inbox, slot, details, kind, '1')
+local mine = record_new(ttl, reserve, inbox, number, details, kind, '1')
 
 local function take()
     if not give(me, mine, me) then
