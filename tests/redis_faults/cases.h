@@ -30,7 +30,7 @@ extern const struct fault_case name_cases[];       /* names like keys */
 extern const struct fault_case ending_cases[];   /* cancelled with answers under way */
 extern const struct fault_case looking_cases[];  /* thousands of rows, other keys */
 extern const struct fault_case stranger_cases[]; /* layout=simple beside others */
-extern const struct fault_case plain_cases[];    /* script=off */
+extern const struct fault_case noscript_cases[]; /* script=off */
 
 /* ---- The case's world ------------------------------------------------------------ */
 

@@ -107,8 +107,8 @@ static void case_run(const struct fault_case *one)
 int main(int argc, char **argv)
 {
     const struct fault_case *const groups[] = {
-        connection_cases, server_cases,  access_cases,   wire_cases, name_cases,
-        ending_cases,     looking_cases, stranger_cases, plain_cases
+        connection_cases, server_cases,  access_cases,   wire_cases,    name_cases,
+        ending_cases,     looking_cases, stranger_cases, noscript_cases
     };
     const char *pick = NULL;
     world.protocol = 3;

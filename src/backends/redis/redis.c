@@ -6,10 +6,10 @@
  * tickets.c (places in queues), listen.c (what the server pushes), renew.c, requests.c
  * (latches, cells, repair), inspect.c, diagnose.c, keys.c (names), conn.c and its kin
  * (the connection), resp.c (the protocol), scripts/ (what happens on the server),
- * plain.c (servers without scripts). docs/backends/redis.md tells what a user has to
+ * noscript.c (servers without scripts). docs/backends/redis.md tells what a user has to
  * know.
  */
-#include "plain.h"
+#include "noscript.h"
 #include "session.h"
 
 #include "../../base/clock.h"
@@ -31,7 +31,7 @@
     (HF_CAP_MUTEX | HF_CAP_LEASE | HF_CAP_DETACH | HF_CAP_INSPECT | HF_CAP_EVICT |     \
      HF_CAP_REVOKE | HF_CAP_PROCESSES | HF_CAP_DURABLE | HF_CAP_HANDOFF |              \
      HF_CAP_DIAGNOSE)
-#define CAPS_PLAIN                                                                     \
+#define CAPS_NOSCRIPT                                                                  \
     (HF_CAP_MUTEX | HF_CAP_LEASE | HF_CAP_PROCESSES | HF_CAP_HANDOFF | HF_CAP_DIAGNOSE)
 #define CAPS_REDISSON                                                                  \
     (CAPS_COMMON | HF_CAP_FAIR | HF_CAP_RW | HF_CAP_DOWNGRADE | HF_CAP_PERMITS |       \
@@ -224,7 +224,7 @@ static int redis_open(void *session, struct hf_host *host, const struct hf_url *
     rc = hf__redis_conn_open(host, &settings, &conn_user, me, &me->conn, why);
     hf__secret_wipe(password, sizeof(password));
     if (!me->scripts)
-        *ret_caps = CAPS_PLAIN;
+        *ret_caps = CAPS_NOSCRIPT;
     else
         *ret_caps = me->layout == LAYOUT_SIMPLE ? CAPS_COMMON : CAPS_REDISSON;
     return rc;
@@ -246,7 +246,7 @@ static void redis_close(void *session, bool forked)
     listen_done(me);
     renew_done(me);
     inspect_done(me);
-    plain_done(me);
+    hf__redis_noscript_done(me);
     hf__free(me->numbers);
 }
 
@@ -264,7 +264,7 @@ static void redis_forget(void *session, const void *ticket_or_request)
     renew_forget(me, ticket_or_request);
     inspect_forget(me, ticket_or_request);
     evict_forget(me, ticket_or_request);
-    plain_forget(me, ticket_or_request);
+    hf__redis_noscript_forget(me, ticket_or_request);
     hf__redis_tickets_forget(me, ticket_or_request);
 }
 

@@ -6,7 +6,7 @@
  * struck out of it. No answer, or an error, is "unknown" for each: core asks again
  * until the lease is over.
  */
-#include "plain.h"
+#include "noscript.h"
 #include "session.h"
 
 #include "../../base/clock.h"
@@ -165,7 +165,7 @@ void redis_renew(void *session, struct hf_ticket *const *tickets, size_t count,
 {
     struct redis_session *me = session;
     for (size_t i = 0; !me->scripts && i < count; i++)
-        plain_renew(me, tickets[i], mode);
+        hf__redis_noscript_renew(me, tickets[i], mode);
     while (me->scripts && count > 0) {
         size_t some = count < BATCH_MAX ? count : BATCH_MAX;
         renew_some(me, tickets, some, mode);

@@ -6,7 +6,7 @@
  * client's lock. The answer to an attempt is the script's reply, or later a message to
  * our inbox (listen.c). The lease of a grant counts from before its request was sent.
  */
-#include "plain.h"
+#include "noscript.h"
 #include "session.h"
 
 #include "../../base/clock.h"
@@ -346,7 +346,7 @@ void redis_attempt(void *session, struct hf_ticket *ticket)
         return;
     }
     if (!me->scripts) {
-        plain_attempt(me, ticket);
+        hf__redis_noscript_attempt(me, ticket);
         return;
     }
     if (hf__redis_number_assign(me, ticket) != 0) {
@@ -410,5 +410,5 @@ void redis_withdraw(void *session, struct hf_ticket *ticket)
     if (me->scripts)
         ticket_leave(me, ticket, leave_reply);
     else
-        plain_withdraw(me, ticket);
+        hf__redis_noscript_withdraw(me, ticket);
 }

@@ -11,7 +11,7 @@
  * Nobody is told when a lock is free: waiters look again, at intervals of which no two
  * are the same. Under the client's lock.
  */
-#include "plain.h"
+#include "noscript.h"
 
 #include "../../base/clock.h"
 #include "../../base/error.h"
@@ -19,7 +19,7 @@
 
 #include <string.h>
 
-enum job_kind { JOB_TAKE, JOB_LEAVE, JOB_RENEW, JOB_CHECK };
+enum job_kind { JOB_ATTEMPT, JOB_WITHDRAW, JOB_RENEW, JOB_CHECK };
 
 struct job {
     struct hf_link link;
@@ -41,21 +41,22 @@ static void drop_attempts(struct redis_session *me, const struct hf_ticket *tick
 {
     for (HF_EACH(link, &me->jobs)) {
         struct job *job = HF_CONTAINER(link, struct job, link);
-        if (job->ticket == ticket && job->kind != JOB_LEAVE)
+        if (job->ticket == ticket && job->kind != JOB_WITHDRAW)
             job->ticket = NULL;
     }
 }
 
-static void tell_failed(struct redis_session *me, struct job *job, const hf_error *why)
+static void report_failed(struct redis_session *me, struct job *job,
+                          const hf_error *why)
 {
     struct hf_lease lease = { job->sent_ns, job->ttl_ns };
     switch (job->kind) {
-    case JOB_TAKE:
+    case JOB_ATTEMPT:
         if (why->code != HF_EUNREACHABLE && why->code != HF_EUNCERTAIN)
             drop_attempts(me, job->ticket);
         me->host->ops->failed(me->host, job->ticket, why);
         break;
-    case JOB_LEAVE:
+    case JOB_WITHDRAW:
         me->host->ops->withdrawn(me->host, job->ticket,
                                  why->code == HF_EUNREACHABLE ? HF_WITHDRAWAL_UNSENT
                                                               : HF_WITHDRAWAL_UNKNOWN);
@@ -65,12 +66,12 @@ static void tell_failed(struct redis_session *me, struct job *job, const hf_erro
     }
 }
 
-static void tell_owned(struct redis_session *me, struct job *job, bool ours)
+static void report_owned(struct redis_session *me, struct job *job, bool ours)
 {
     struct hf_lease lease = { job->sent_ns, job->ttl_ns };
     switch (job->kind) {
-    case JOB_LEAVE:
-        plain_forget(me, job->ticket); /* the memory is core's again */
+    case JOB_WITHDRAW:
+        hf__redis_noscript_forget(me, job->ticket); /* the memory is core's again */
         me->host->ops->withdrawn(me->host, job->ticket, ours ? HF_WITHDRAWN : HF_GONE);
         break;
     case JOB_CHECK:
@@ -96,7 +97,7 @@ static void job_end(struct redis_session *me, struct job *job, const hf_error *w
     job_free(job);
     me->job_running = false;
     if (why && copy.ticket)
-        tell_failed(me, &copy, why);
+        report_failed(me, &copy, why);
     jobs_run(me);
 }
 
@@ -126,8 +127,9 @@ static void send_word(struct redis_session *me, const char *word, conn_reply *re
 
 /* ---- Taking ---------------------------------------------------------------------- */
 
-static void take_done(void *session, void *subject, uint64_t word,
-                      const struct resp *nodes, int64_t sent_ns, const hf_error *gone)
+static void attempt_answered(void *session, void *subject, uint64_t word,
+                             const struct resp *nodes, int64_t sent_ns,
+                             const hf_error *gone)
 {
     (void)word;
     (void)sent_ns;
@@ -176,7 +178,7 @@ static void take_done(void *session, void *subject, uint64_t word,
     }
 }
 
-static void job_take(struct redis_session *me, struct job *job)
+static void job_attempt(struct redis_session *me, struct job *job)
 {
     char token[KEY_SIZE];
     struct args numbers;
@@ -200,13 +202,14 @@ static void job_take(struct redis_session *me, struct job *job)
     send(me, NULL, left, 2, ignore_reply);
     send(me, NULL, get, 2, ignore_reply);
     send(me, NULL, keep, 2, ignore_reply);
-    send_word(me, "EXEC", take_done, job);
+    send_word(me, "EXEC", attempt_answered, job);
 }
 
 /* ---- Leaving and renewing: only what is ours ------------------------------------- */
 
-static void change_done(void *session, void *subject, uint64_t word,
-                        const struct resp *nodes, int64_t sent_ns, const hf_error *gone)
+static void change_answered(void *session, void *subject, uint64_t word,
+                            const struct resp *nodes, int64_t sent_ns,
+                            const hf_error *gone)
 {
     (void)word;
     (void)sent_ns;
@@ -224,7 +227,7 @@ static void change_done(void *session, void *subject, uint64_t word,
     struct job copy = *job;
     job_end(me, job, NULL);
     if (copy.ticket)
-        tell_owned(me, &copy, ours);
+        report_owned(me, &copy, ours);
 }
 
 static void change(struct redis_session *me, struct job *job)
@@ -236,14 +239,14 @@ static void change(struct redis_session *me, struct job *job)
     struct resp_arg drop[] = { { "DEL", 3 }, name };
     struct resp_arg renew[] = { { "PEXPIRE", 7 }, name, numbers.arg[0] };
     send_word(me, "MULTI", ignore_reply, NULL);
-    if (job->kind == JOB_LEAVE)
+    if (job->kind == JOB_WITHDRAW)
         send(me, NULL, drop, 2, ignore_reply);
     else
         send(me, NULL, renew, 3, ignore_reply);
-    send_word(me, "EXEC", change_done, job);
+    send_word(me, "EXEC", change_answered, job);
 }
 
-static void value_seen(void *session, void *subject, uint64_t word,
+static void value_read(void *session, void *subject, uint64_t word,
                        const struct resp *nodes, int64_t sent_ns, const hf_error *gone)
 {
     (void)word;
@@ -267,7 +270,7 @@ static void value_seen(void *session, void *subject, uint64_t word,
     send_word(me, "UNWATCH", ignore_reply, NULL);
     job_end(me, job, NULL);
     if (copy.ticket)
-        tell_owned(me, &copy, ours);
+        report_owned(me, &copy, ours);
 }
 
 static void job_own(struct redis_session *me, struct job *job)
@@ -276,7 +279,7 @@ static void job_own(struct redis_session *me, struct job *job)
     struct resp_arg watch[] = { { "WATCH", 5 }, name };
     struct resp_arg get[] = { { "GET", 3 }, name };
     send(me, NULL, watch, 2, ignore_reply);
-    send(me, job, get, 2, value_seen);
+    send(me, job, get, 2, value_read);
 }
 
 /* ---- The queue ------------------------------------------------------------------- */
@@ -296,8 +299,8 @@ static void jobs_run(struct redis_session *me)
             me->job_running = false;
         } else {
             job->sent_ns = me->host->ops->now(me->host);
-            if (job->kind == JOB_TAKE)
-                job_take(me, job);
+            if (job->kind == JOB_ATTEMPT)
+                job_attempt(me, job);
             else
                 job_own(me, job);
         }
@@ -313,7 +316,7 @@ static void job_add(struct redis_session *me, enum job_kind kind,
     if (!job) {
         struct job none = { .kind = kind, .ticket = ticket };
         hf__fail_code(&why, HF_ENOMEM);
-        tell_failed(me, &none, &why);
+        report_failed(me, &none, &why);
         return;
     }
     job->kind = kind;
@@ -326,23 +329,23 @@ static void job_add(struct redis_session *me, enum job_kind kind,
     jobs_run(me);
 }
 
-void plain_attempt(struct redis_session *me, struct hf_ticket *ticket)
+void hf__redis_noscript_attempt(struct redis_session *me, struct hf_ticket *ticket)
 {
-    job_add(me, JOB_TAKE, ticket);
+    job_add(me, JOB_ATTEMPT, ticket);
 }
 
-void plain_withdraw(struct redis_session *me, struct hf_ticket *ticket)
+void hf__redis_noscript_withdraw(struct redis_session *me, struct hf_ticket *ticket)
 {
-    job_add(me, JOB_LEAVE, ticket);
+    job_add(me, JOB_WITHDRAW, ticket);
 }
 
-void plain_renew(struct redis_session *me, struct hf_ticket *ticket,
-                 enum hf_renew_mode mode)
+void hf__redis_noscript_renew(struct redis_session *me, struct hf_ticket *ticket,
+                              enum hf_renew_mode mode)
 {
     job_add(me, mode == HF_RENEW ? JOB_RENEW : JOB_CHECK, ticket);
 }
 
-void plain_forget(struct redis_session *me, const void *ticket)
+void hf__redis_noscript_forget(struct redis_session *me, const void *ticket)
 {
     for (HF_EACH(link, &me->jobs)) {
         struct job *job = HF_CONTAINER(link, struct job, link);
@@ -351,7 +354,7 @@ void plain_forget(struct redis_session *me, const void *ticket)
     }
 }
 
-void plain_done(struct redis_session *me)
+void hf__redis_noscript_done(struct redis_session *me)
 {
     for (struct hf_link *link; (link = hf__list_first(&me->jobs));)
         job_free(HF_CONTAINER(link, struct job, link));

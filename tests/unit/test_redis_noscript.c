@@ -470,7 +470,7 @@ START_TEST(closed_meanwhile)
 }
 END_TEST
 
-UNIT_MAIN("redis_plain", taken, taken_before, not_taken, taken_or_not,
+UNIT_MAIN("redis_noscript", taken, taken_before, not_taken, taken_or_not,
           tokens_without_sense, refusals, left, not_ours_any_more, renewed,
           a_server_that_goes_away, one_at_a_time, forgotten_meanwhile,
           forgotten_while_it_is_taken, nothing_after_the_last_answer,

@@ -10,7 +10,7 @@
 
 #define MINUTE_MS 60000
 
-static hf_client *plain(void)
+static hf_client *noscript_client(void)
 {
     char url[256];
     hf_client *client = NULL;
@@ -29,11 +29,11 @@ static bool has_risen(int64_t *last)
     return risen;
 }
 
-static void plain_is_renewed(void)
+static void noscript_is_renewed(void)
 {
     int64_t last = MINUTE_MS;
     world_start(NULL);
-    hf_client *client = plain();
+    hf_client *client = noscript_client();
     hf_hold *hold = locked(client, "name", STEADY_MS);
     for (int i = 0; i < 2; i++)
         EVENTUALLY(has_risen(&last));
@@ -44,13 +44,13 @@ static void plain_is_renewed(void)
     report("script=off, a renewed lease", 0, "held");
 }
 
-static void plain_look_changes_nothing(void)
+static void noscript_check_changes_nothing(void)
 {
     hf_want want = hf_mutex("name");
     hf_acquire_options how = HF_ACQUIRE_OPTIONS_INIT;
     hf_hold *hold = NULL;
     world_start(NULL);
-    hf_client *client = plain();
+    hf_client *client = noscript_client();
     how.ttl_ms = MINUTE_MS;
     how.flags = HF_FIXED;
     CHECK_RC(hf_acquire(client, &want, 1, &how, &hold, NULL), 0);
@@ -65,10 +65,10 @@ static void plain_look_changes_nothing(void)
     report("script=off, verify and extend", 0, "0");
 }
 
-static void plain_leaves_others_alone(void)
+static void noscript_spares_others(void)
 {
     world_start(NULL);
-    hf_client *client = plain();
+    hf_client *client = noscript_client();
     hf_hold *hold = locked(client, "name", MINUTE_MS);
     raw_say(world.raw, "SET name stranger");
     CHECK_RC(hf_hold_verify(hold, NULL), HF_ELOST);
@@ -81,9 +81,9 @@ static void plain_leaves_others_alone(void)
     report("script=off, the key is a stranger's", 0, "HF_ELOST");
 }
 
-const struct fault_case plain_cases[] = {
-    { "plain-is-renewed", plain_is_renewed },
-    { "plain-look-changes-nothing", plain_look_changes_nothing },
-    { "plain-leaves-others-alone", plain_leaves_others_alone },
+const struct fault_case noscript_cases[] = {
+    { "noscript-is-renewed", noscript_is_renewed },
+    { "noscript-check-changes-nothing", noscript_check_changes_nothing },
+    { "noscript-spares-others", noscript_spares_others },
     { NULL, NULL },
 };
