@@ -61,16 +61,16 @@ static int64_t backoff_ns(struct redis_conn *conn)
 static void ping(struct conn_socket *sock, int64_t now)
 {
     static const struct resp_arg args[] = { { "PING", 4 } };
-    const struct call call = { .sent_ns = now, .step = STEP_PING };
+    const struct conn_request request = { .sent_ns = now, .type = REQUEST_PING };
 
-    if (hf__redis_socket_put(sock, args, 1, &call) == 0)
+    if (hf__redis_socket_put(sock, args, 1, &request) == 0)
         hf__redis_socket_flush(sock);
 }
 
 /* Since when the server owes the oldest answer. */
 static int64_t owed_since(const struct conn_socket *sock)
 {
-    int64_t since = sock->calls[sock->first & (sock->room - 1)].sent_ns;
+    int64_t since = sock->requests[sock->first & (sock->room - 1)].sent_ns;
     return sock->progress_ns > since ? sock->progress_ns : since;
 }
 

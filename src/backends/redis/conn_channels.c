@@ -88,25 +88,25 @@ static void drop(struct redis_conn *conn, struct channel *channel)
 
 /* ---- Commands -------------------------------------------------------------------- */
 
-static int put(struct redis_conn *conn, struct channel *channel, enum step step)
+static int put(struct redis_conn *conn, struct channel *channel, enum request_type type)
 {
     const struct resp_arg args[] = {
-        step == STEP_SUBSCRIBE ? (struct resp_arg){ "SUBSCRIBE", 9 }
-                               : (struct resp_arg){ "UNSUBSCRIBE", 11 },
+        type == REQUEST_SUBSCRIBE ? (struct resp_arg){ "SUBSCRIBE", 9 }
+                                  : (struct resp_arg){ "UNSUBSCRIBE", 11 },
         { channel->name, channel->len },
     };
-    const struct call call = {
+    const struct conn_request request = {
         .subject = channel,
         .sent_ns = conn_now(conn),
-        .step = step,
+        .type = type,
     };
-    int rc = hf__redis_socket_put(channel_socket(conn), args, 2, &call);
+    int rc = hf__redis_socket_put(channel_socket(conn), args, 2, &request);
 
     if (rc < 0)
         return rc;
     channel->pending++;
     channel->on = false;
-    hf__redis_conn_expect_reply(conn, call.sent_ns);
+    hf__redis_conn_expect_reply(conn, request.sent_ns);
     return 0;
 }
 
@@ -123,7 +123,7 @@ int hf__redis_conn_subscribe(struct redis_conn *conn, const char *name, size_t l
     if (!channel && !(channel = add(conn, name, len)))
         return HF_ENOMEM;
     if (channel->count == 0 && sock->connected) {
-        if (put(conn, channel, STEP_SUBSCRIBE) < 0) {
+        if (put(conn, channel, REQUEST_SUBSCRIBE) < 0) {
             if (channel->pending == 0)
                 drop(conn, channel);
             return HF_ENOMEM;
@@ -145,7 +145,7 @@ void hf__redis_conn_unsubscribe(struct redis_conn *conn, const char *name, size_
 
     if (!channel || channel->count == 0 || --channel->count > 0)
         return;
-    if (sock->connected && put(conn, channel, STEP_UNSUBSCRIBE) == 0)
+    if (sock->connected && put(conn, channel, REQUEST_UNSUBSCRIBE) == 0)
         hf__redis_socket_flush_soon(sock);
     else if (channel->pending == 0)
         drop(conn, channel);
@@ -154,11 +154,11 @@ void hf__redis_conn_unsubscribe(struct redis_conn *conn, const char *name, size_
 /* ---- Answers --------------------------------------------------------------------- */
 
 void hf__redis_channel_answered(struct redis_conn *conn, struct channel *channel,
-                                enum step step, bool refused)
+                                enum request_type type, bool refused)
 {
     if (--channel->pending > 0)
         return;
-    channel->on = step == STEP_SUBSCRIBE && !refused;
+    channel->on = type == REQUEST_SUBSCRIBE && !refused;
     if (channel->count == 0)
         drop(conn, channel);
     else if (channel->on)
@@ -171,7 +171,7 @@ int hf__redis_channels_restore(struct redis_conn *conn)
 
     for (uint32_t i = 0; i < conn->bucket_count && rc == 0; i++)
         for (struct channel *at = conn->buckets[i]; at && rc == 0; at = at->next)
-            rc = put(conn, at, STEP_SUBSCRIBE);
+            rc = put(conn, at, REQUEST_SUBSCRIBE);
     return rc;
 }
 

@@ -35,24 +35,25 @@ static void say(struct words *words, const char *text)
     words->args[words->count++] = (struct resp_arg){ text, strlen(text) };
 }
 
-static int put(struct conn_socket *sock, const struct words *words, enum step step)
+static int put(struct conn_socket *sock, const struct words *words,
+               enum request_type type)
 {
-    const struct call call = { .sent_ns = sock->heard_ns, .step = step };
-    int rc = hf__redis_socket_put(sock, words->args, words->count, &call);
+    const struct conn_request request = { .sent_ns = sock->heard_ns, .type = type };
+    int rc = hf__redis_socket_put(sock, words->args, words->count, &request);
 
     sock->handshake_left += rc == 0;
     return rc;
 }
 
-static int put_one(struct conn_socket *sock, enum step step, const char *command,
-                   const char *argument)
+static int put_one(struct conn_socket *sock, enum request_type type,
+                   const char *command, const char *argument)
 {
     struct words words = { .count = 0 };
 
     say(&words, command);
     if (argument)
         say(&words, argument);
-    return put(sock, &words, step);
+    return put(sock, &words, type);
 }
 
 static bool has_password(const struct redis_conn *conn)
@@ -76,7 +77,7 @@ static int put_hello(struct conn_socket *sock)
         say(&words, "SETNAME");
         say(&words, s->client_name);
     }
-    return put(sock, &words, STEP_HELLO);
+    return put(sock, &words, REQUEST_HELLO);
 }
 
 /* The form with a user is younger than Redis 5. */
@@ -89,7 +90,7 @@ static int put_auth(struct conn_socket *sock)
     if (*s->user)
         say(&words, s->user);
     say(&words, s->password);
-    return put(sock, &words, STEP_AUTH);
+    return put(sock, &words, REQUEST_AUTH);
 }
 
 static int put_name(struct conn_socket *sock)
@@ -99,7 +100,7 @@ static int put_name(struct conn_socket *sock)
     say(&words, "CLIENT");
     say(&words, "SETNAME");
     say(&words, sock->conn->settings.client_name);
-    return put(sock, &words, STEP_NAME);
+    return put(sock, &words, REQUEST_NAME);
 }
 
 static int put_identity(struct conn_socket *sock)
@@ -122,9 +123,9 @@ static int put_commands(struct conn_socket *sock)
 
     snprintf(number, sizeof number, "%u", (unsigned)sock->conn->settings.database);
     if (sock->conn->settings.database)
-        rc = put_one(sock, STEP_SELECT, "SELECT", number);
+        rc = put_one(sock, REQUEST_SELECT, "SELECT", number);
     if (rc == 0 && sock->conn->protocol == 2)
-        rc = put_one(sock, STEP_INFO, "INFO", "server");
+        rc = put_one(sock, REQUEST_INFO, "INFO", "server");
     return rc;
 }
 
@@ -138,9 +139,9 @@ int hf__redis_handshake_begin(struct conn_socket *sock)
     if (rc == 0 && commands)
         rc = put_commands(sock);
     if (rc == 0 && channels)
-        rc = put_one(sock, STEP_INBOX, "SUBSCRIBE", conn->settings.inbox);
+        rc = put_one(sock, REQUEST_INBOX, "SUBSCRIBE", conn->settings.inbox);
     if (rc == 0 && commands)
-        rc = put_one(sock, STEP_READY, "PING", NULL);
+        rc = put_one(sock, REQUEST_READY, "PING", NULL);
     if (rc == 0 && channels)
         rc = hf__redis_channels_restore(conn);
     return rc;
@@ -208,10 +209,11 @@ static void fail_handshake(struct conn_socket *sock, int code, bool no_retry,
     hf__redis_conn_lost(sock->conn, &why);
 }
 
-static void refused(struct conn_socket *sock, enum step step, const struct resp *error)
+static void refused(struct conn_socket *sock, enum request_type type,
+                    const struct resp *error)
 {
     struct redis_conn *conn = sock->conn;
-    bool hello = step == STEP_HELLO && knows_no_hello(error);
+    bool hello = type == REQUEST_HELLO && knows_no_hello(error);
 
     if (is_temporary(error)) {
         fail_handshake(sock, HF_EUNREACHABLE, false, error);
@@ -227,9 +229,9 @@ static void refused(struct conn_socket *sock, enum step step, const struct resp 
 
 /* Steps that may fail: the name is a courtesy, INFO and PING are only asked to learn
  * something. But not for want of a password. */
-static bool may_fail(enum step step, const struct resp *error)
+static bool may_fail(enum request_type type, const struct resp *error)
 {
-    return (step == STEP_NAME || step == STEP_INFO || step == STEP_READY) &&
+    return (type == REQUEST_NAME || type == REQUEST_INFO || type == REQUEST_READY) &&
            !is_temporary(error) && !is_about_password(error);
 }
 
@@ -280,18 +282,18 @@ static void too_old(struct conn_socket *sock)
     hf__redis_conn_lost(sock->conn, &why);
 }
 
-void hf__redis_handshake_reply(struct conn_socket *sock, enum step step,
+void hf__redis_handshake_reply(struct conn_socket *sock, enum request_type type,
                                const struct resp *nodes)
 {
     struct redis_conn *conn = sock->conn;
 
-    if (nodes && nodes[0].type == RESP_ERROR && !may_fail(step, nodes)) {
-        refused(sock, step, nodes);
+    if (nodes && nodes[0].type == RESP_ERROR && !may_fail(type, nodes)) {
+        refused(sock, type, nodes);
         return;
     }
-    if (nodes && step == STEP_HELLO)
+    if (nodes && type == REQUEST_HELLO)
         read_hello(conn, nodes);
-    if (nodes && step == STEP_INFO)
+    if (nodes && type == REQUEST_INFO)
         read_info(conn, nodes);
     if (is_too_old(conn)) {
         too_old(sock);

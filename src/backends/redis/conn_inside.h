@@ -16,29 +16,29 @@
 enum conn_state { CONN_WAITING = 0, CONN_CONNECTING, CONN_HANDSHAKE, CONN_UP };
 
 /* What a command in flight is, which says what becomes of its reply. */
-enum step {
-    STEP_CALL = 0,    /* a caller's */
-    STEP_EVALSHA,     /* a caller's script, whose text the server may not have */
-    STEP_SUBSCRIBE,   /* subject: the channel */
-    STEP_UNSUBSCRIBE, /* subject: the channel */
-    STEP_PING,        /* only to hear whether somebody is there */
-    STEP_HELLO,       /* from here on: the handshake */
-    STEP_AUTH,
-    STEP_NAME,
-    STEP_SELECT,
-    STEP_INFO,
-    STEP_INBOX,
-    STEP_READY,
+enum request_type {
+    REQUEST_COMMAND = 0, /* a caller's */
+    REQUEST_EVALSHA,     /* a caller's script, whose text the server may not have */
+    REQUEST_SUBSCRIBE,   /* subject: the channel */
+    REQUEST_UNSUBSCRIBE, /* subject: the channel */
+    REQUEST_PING,        /* only to hear whether somebody is there */
+    REQUEST_HELLO,       /* from here on: the handshake */
+    REQUEST_AUTH,
+    REQUEST_NAME,
+    REQUEST_SELECT,
+    REQUEST_INFO,
+    REQUEST_INBOX,
+    REQUEST_READY,
 };
 
-struct call {
+struct conn_request {
     conn_reply *reply; /* NULL: nobody wants to know */
     void *subject;
     uint64_t word;
     int64_t sent_ns;
     const struct script *script;
     uint32_t kept; /* bytes of the command, in the wire's `kept` */
-    uint16_t step; /* enum step */
+    uint16_t type; /* enum request_type */
     bool undoable;
 };
 
@@ -51,7 +51,7 @@ struct conn_socket {
     unsigned handshake_left; /* answers that the handshake waits for */
     int64_t heard_ns;        /* something came at this moment or later */
     int64_t progress_ns;     /* a reply came, and others were still to come */
-    struct call *calls;
+    struct conn_request *requests;
     uint32_t room, first, flushed, end;
     char *kept; /* ring of bytes: the commands of script calls in flight */
     size_t kept_room, kept_first, kept_end;
@@ -123,14 +123,14 @@ void hf__redis_conn_expect_reply(struct redis_conn *conn, int64_t now_ns);
 /* Writes the whole handshake. 0 or HF_ENOMEM. */
 int hf__redis_handshake_begin(struct conn_socket *sock);
 /* The answer to one of its steps, NULL for a confirmation; may lose the connection. */
-void hf__redis_handshake_reply(struct conn_socket *sock, enum step step,
+void hf__redis_handshake_reply(struct conn_socket *sock, enum request_type type,
                                const struct resp *nodes);
 
 /* ---- conn_socket.c ----------------------------------------------------------------- */
 
 /* Appends a command to the wire. 0 or HF_ENOMEM: then nothing is changed. */
 int hf__redis_socket_put(struct conn_socket *sock, const struct resp_arg *args,
-                         size_t count, const struct call *call);
+                         size_t count, const struct conn_request *request);
 /* Sends what was written, now; or now only if few answers are on their way. */
 void hf__redis_socket_flush(struct conn_socket *sock);
 void hf__redis_socket_forget_all(
@@ -139,12 +139,13 @@ void hf__redis_socket_flush_soon(struct conn_socket *sock);
 /* Gives back the room that many commands at once have taken, once all are answered. */
 void hf__redis_socket_trim(struct conn_socket *sock);
 /* The oldest call, which is taken off the wire. */
-struct call hf__redis_socket_pop(struct conn_socket *sock);
-void hf__redis_conn_answer(struct redis_conn *conn, const struct call *call,
+struct conn_request hf__redis_socket_pop(struct conn_socket *sock);
+void hf__redis_conn_answer(struct redis_conn *conn, const struct conn_request *request,
                            const struct resp *nodes, const hf_error *why);
 /* The server did not know the script of this call, the last one popped, so it did
  * nothing: the call begins anew, with the full text, unless it has been revoked. */
-void hf__redis_socket_send_again(struct conn_socket *sock, const struct call *call);
+void hf__redis_socket_send_again(struct conn_socket *sock,
+                                 const struct conn_request *request);
 /* Answers every call on the wire with `why`, as uncertain or never sent. */
 void hf__redis_socket_fail_requests(struct conn_socket *sock, const hf_error *why);
 void hf__redis_socket_done(struct conn_socket *sock, bool forked);
@@ -162,7 +163,7 @@ int hf__redis_channels_restore(struct redis_conn *conn);
 void hf__redis_channels_lost(struct redis_conn *conn);
 /* The server confirmed the command, or refused it. */
 void hf__redis_channel_answered(struct redis_conn *conn, struct channel *channel,
-                                enum step step, bool refused);
+                                enum request_type type, bool refused);
 void hf__redis_channels_done(struct redis_conn *conn);
 
 #endif

@@ -29,10 +29,11 @@ static void lost(struct conn_socket *sock, const char *what)
 }
 
 /* The oldest call, NULL if nothing was sent that is not answered. */
-static const struct call *oldest(const struct conn_socket *sock)
+static const struct conn_request *oldest(const struct conn_socket *sock)
 {
-    return sock->first == sock->flushed ? NULL
-                                        : &sock->calls[sock->first & (sock->room - 1)];
+    return sock->first == sock->flushed
+               ? NULL
+               : &sock->requests[sock->first & (sock->room - 1)];
 }
 
 /* ---- Pushes ---------------------------------------------------------------------- */
@@ -59,16 +60,16 @@ static void message(struct redis_conn *conn, const struct resp *channel,
 }
 
 /* Whether this call is what the server confirms. */
-static bool is_about(const struct redis_conn *conn, const struct call *call,
+static bool is_about(const struct redis_conn *conn, const struct conn_request *request,
                      bool subscribe, const struct resp *name)
 {
-    if (!call || !name || name->type != RESP_TEXT)
+    if (!request || !name || name->type != RESP_TEXT)
         return false;
-    if (call->step == STEP_INBOX)
+    if (request->type == REQUEST_INBOX)
         return subscribe && resp_is(name, conn->settings.inbox);
-    if (call->step != (subscribe ? STEP_SUBSCRIBE : STEP_UNSUBSCRIBE))
+    if (request->type != (subscribe ? REQUEST_SUBSCRIBE : REQUEST_UNSUBSCRIBE))
         return false;
-    const struct channel *channel = call->subject;
+    const struct channel *channel = request->subject;
     return channel->len == name->len &&
            memcmp(channel->name, name->text, name->len) == 0;
 }
@@ -79,12 +80,12 @@ static void confirmed(struct conn_socket *sock, bool subscribe, const struct res
         lost(sock, "confirmed a subscription that was not asked for");
         return;
     }
-    struct call call = hf__redis_socket_pop(sock);
-    if (call.step == STEP_INBOX)
-        hf__redis_handshake_reply(sock, STEP_INBOX, NULL);
+    struct conn_request request = hf__redis_socket_pop(sock);
+    if (request.type == REQUEST_INBOX)
+        hf__redis_handshake_reply(sock, REQUEST_INBOX, NULL);
     else
-        hf__redis_channel_answered(sock->conn, call.subject, (enum step)call.step,
-                                   false);
+        hf__redis_channel_answered(sock->conn, request.subject,
+                                   (enum request_type)request.type, false);
 }
 
 static void handle_push(struct conn_socket *sock, const struct resp *nodes)
@@ -102,35 +103,36 @@ static void handle_push(struct conn_socket *sock, const struct resp *nodes)
 
 /* ---- Replies --------------------------------------------------------------------- */
 
-static bool is_subscription(const struct call *call)
+static bool is_subscription(const struct conn_request *request)
 {
-    return call->step == STEP_SUBSCRIBE || call->step == STEP_UNSUBSCRIBE ||
-           call->step == STEP_INBOX;
+    return request->type == REQUEST_SUBSCRIBE || request->type == REQUEST_UNSUBSCRIBE ||
+           request->type == REQUEST_INBOX;
 }
 
-static void handle_answer(struct conn_socket *sock, const struct call *call,
+static void handle_answer(struct conn_socket *sock, const struct conn_request *request,
                           const struct resp *nodes)
 {
     struct redis_conn *conn = sock->conn;
 
-    switch (call->step) {
-    case STEP_EVALSHA:
+    switch (request->type) {
+    case REQUEST_EVALSHA:
         if (nodes[0].type == RESP_ERROR && resp_begins(nodes, "NOSCRIPT"))
-            hf__redis_socket_send_again(sock, call);
+            hf__redis_socket_send_again(sock, request);
         else
-            hf__redis_conn_answer(conn, call, nodes, NULL);
+            hf__redis_conn_answer(conn, request, nodes, NULL);
         break;
-    case STEP_CALL:
-        hf__redis_conn_answer(conn, call, nodes, NULL);
+    case REQUEST_COMMAND:
+        hf__redis_conn_answer(conn, request, nodes, NULL);
         break;
-    case STEP_SUBSCRIBE:
-    case STEP_UNSUBSCRIBE:
-        hf__redis_channel_answered(conn, call->subject, (enum step)call->step, true);
+    case REQUEST_SUBSCRIBE:
+    case REQUEST_UNSUBSCRIBE:
+        hf__redis_channel_answered(conn, request->subject,
+                                   (enum request_type)request->type, true);
         break;
-    case STEP_PING:
+    case REQUEST_PING:
         break;
     default:
-        hf__redis_handshake_reply(sock, (enum step)call->step, nodes);
+        hf__redis_handshake_reply(sock, (enum request_type)request->type, nodes);
         break;
     }
 }
@@ -141,12 +143,12 @@ static void handle_reply(struct conn_socket *sock, const struct resp *nodes)
         lost(sock, "answered what nobody asked");
         return;
     }
-    struct call call = hf__redis_socket_pop(sock);
-    sock->heard_ns = call.sent_ns;
-    if (is_subscription(&call) && nodes[0].type != RESP_ERROR)
+    struct conn_request request = hf__redis_socket_pop(sock);
+    sock->heard_ns = request.sent_ns;
+    if (is_subscription(&request) && nodes[0].type != RESP_ERROR)
         lost(sock, "answered a subscription with something else");
     else
-        handle_answer(sock, &call, nodes);
+        handle_answer(sock, &request, nodes);
 }
 
 void hf__redis_conn_distrust(struct redis_conn *conn)

@@ -22,7 +22,7 @@
 #include <string.h>
 
 enum {
-    CALLS_MIN = 16,
+    REQUESTS_MIN = 16,
     KEPT_MIN = 4096,
     KEPT_IDLE = 64 << 10, /* what may stay when nothing is in flight */
     GATHER = 4, /* answers on their way, from which on commands wait for them */
@@ -30,25 +30,25 @@ enum {
 
 /* ---- Rings ----------------------------------------------------------------------- */
 
-static struct call *call_at(const struct conn_socket *sock, uint32_t index)
+static struct conn_request *request_at(const struct conn_socket *sock, uint32_t index)
 {
-    return &sock->calls[index & (sock->room - 1)];
+    return &sock->requests[index & (sock->room - 1)];
 }
 
-static bool calls_reserve(struct conn_socket *sock)
+static bool requests_reserve(struct conn_socket *sock)
 {
     uint32_t count = sock->end - sock->first;
 
     if (count < sock->room)
         return true;
-    uint32_t room = sock->room ? sock->room * 2 : CALLS_MIN;
-    struct call *calls = hf__alloc(room * sizeof *calls);
-    if (!calls)
+    uint32_t room = sock->room ? sock->room * 2 : REQUESTS_MIN;
+    struct conn_request *requests = hf__alloc(room * sizeof *requests);
+    if (!requests)
         return false;
     for (uint32_t i = 0; i < count; i++)
-        calls[(sock->first + i) & (room - 1)] = *call_at(sock, sock->first + i);
-    hf__free(sock->calls);
-    sock->calls = calls;
+        requests[(sock->first + i) & (room - 1)] = *request_at(sock, sock->first + i);
+    hf__free(sock->requests);
+    sock->requests = requests;
     sock->room = room;
     return true;
 }
@@ -104,34 +104,34 @@ void hf__redis_socket_trim(struct conn_socket *sock)
     sock->kept_room = sock->kept_first = sock->kept_end = 0;
 }
 
-struct call hf__redis_socket_pop(struct conn_socket *sock)
+struct conn_request hf__redis_socket_pop(struct conn_socket *sock)
 {
-    struct call call = *call_at(sock, sock->first);
+    struct conn_request request = *request_at(sock, sock->first);
 
     if (sock->flushed == sock->first)
         sock->flushed++;
     sock->first++;
-    sock->kept_first += call.kept;
-    return call;
+    sock->kept_first += request.kept;
+    return request;
 }
 
 void hf__redis_socket_done(struct conn_socket *sock, bool forked)
 {
     hf__stream_done(sock->stream, forked);
-    hf__free(sock->calls);
+    hf__free(sock->requests);
     hf__free(sock->kept);
 }
 
 /* ---- Sending --------------------------------------------------------------------- */
 
 int hf__redis_socket_put(struct conn_socket *sock, const struct resp_arg *args,
-                         size_t count, const struct call *call)
+                         size_t count, const struct conn_request *request)
 {
     size_t size = resp_command_size(args, count);
-    bool keep = call->step == STEP_EVALSHA;
+    bool keep = request->type == REQUEST_EVALSHA;
     char *at = NULL;
 
-    if (size > UINT32_MAX || !calls_reserve(sock) ||
+    if (size > UINT32_MAX || !requests_reserve(sock) ||
         (keep && !kept_reserve(sock, size)) ||
         !(at = hf__stream_room(sock->stream, size)))
         return HF_ENOMEM;
@@ -140,9 +140,9 @@ int hf__redis_socket_put(struct conn_socket *sock, const struct resp_arg *args,
         kept_push(sock, at, size);
     hf__stream_wrote(sock->stream, size);
 
-    struct call *slot = call_at(sock, sock->end++);
-    *slot = *call;
-    slot->kept = keep ? (uint32_t)size : 0;
+    struct conn_request *added = request_at(sock, sock->end++);
+    *added = *request;
+    added->kept = keep ? (uint32_t)size : 0;
     return 0;
 }
 
@@ -162,51 +162,52 @@ void hf__redis_socket_flush_soon(struct conn_socket *sock)
         hf__redis_socket_flush(sock);
 }
 
-void hf__redis_conn_answer(struct redis_conn *conn, const struct call *call,
+void hf__redis_conn_answer(struct redis_conn *conn, const struct conn_request *request,
                            const struct resp *nodes, const hf_error *why)
 {
-    if (call->reply)
-        call->reply(conn->session, call->subject, call->word, nodes, call->sent_ns,
-                    why);
+    if (request->reply)
+        request->reply(conn->session, request->subject, request->word, nodes,
+                       request->sent_ns, why);
 }
 
-static void answer_down(struct redis_conn *conn, const struct call *call)
+static void answer_down(struct redis_conn *conn, const struct conn_request *request)
 {
     hf_error why = conn->why;
     why.code = HF_EUNREACHABLE;
-    hf__redis_conn_answer(conn, call, NULL, &why);
+    hf__redis_conn_answer(conn, request, NULL, &why);
 }
 
-static void answer_no_memory(struct redis_conn *conn, const struct call *call)
+static void answer_no_memory(struct redis_conn *conn,
+                             const struct conn_request *request)
 {
     hf_error why;
     hf__fail_code(&why, HF_ENOMEM);
-    hf__redis_conn_answer(conn, call, NULL, &why);
+    hf__redis_conn_answer(conn, request, NULL, &why);
 }
 
-static void send_call(struct redis_conn *conn, const struct resp_arg *args,
-                      size_t count, struct call *call)
+static void send_request(struct redis_conn *conn, const struct resp_arg *args,
+                         size_t count, struct conn_request *request)
 {
     struct conn_socket *sock = &conn->sockets[0];
 
-    call->sent_ns = conn_now(conn);
+    request->sent_ns = conn_now(conn);
     if (conn->state != CONN_UP) {
-        answer_down(conn, call);
+        answer_down(conn, request);
         return;
     }
-    if (hf__redis_socket_put(sock, args, count, call) < 0) {
-        answer_no_memory(conn, call);
+    if (hf__redis_socket_put(sock, args, count, request) < 0) {
+        answer_no_memory(conn, request);
         return;
     }
-    hf__redis_conn_expect_reply(conn, call->sent_ns);
+    hf__redis_conn_expect_reply(conn, request->sent_ns);
     hf__redis_socket_flush_soon(sock);
 }
 
 void hf__redis_conn_send(struct redis_conn *conn, const struct resp_arg *args,
                          size_t count, conn_reply *reply, void *subject, uint64_t word)
 {
-    struct call call = { .reply = reply, .subject = subject, .word = word };
-    send_call(conn, args, count, &call);
+    struct conn_request request = { .reply = reply, .subject = subject, .word = word };
+    send_request(conn, args, count, &request);
 }
 
 /* Room for `count` arguments in conn->args. */
@@ -238,26 +239,26 @@ static size_t write_decimal(char text[20], size_t number)
     return len;
 }
 
-static void send_script(struct redis_conn *conn, struct call *call,
+static void send_script(struct redis_conn *conn, struct conn_request *request,
                         const struct resp_arg *keys, size_t key_count,
                         const struct resp_arg *args, size_t arg_count)
 {
     size_t count = 3 + key_count + arg_count;
     char number[20];
 
-    call->step = STEP_EVALSHA;
+    request->type = REQUEST_EVALSHA;
     if (!args_reserve(conn, count)) {
-        answer_no_memory(conn, call);
+        answer_no_memory(conn, request);
         return;
     }
     conn->args[0] = (struct resp_arg){ "EVALSHA", 7 };
-    conn->args[1] = (struct resp_arg){ call->script->sha, 40 };
+    conn->args[1] = (struct resp_arg){ request->script->sha, 40 };
     conn->args[2] = (struct resp_arg){ number, write_decimal(number, key_count) };
     if (key_count)
         memcpy(conn->args + 3, keys, key_count * sizeof *keys);
     if (arg_count)
         memcpy(conn->args + 3 + key_count, args, arg_count * sizeof *args);
-    send_call(conn, conn->args, count, call);
+    send_request(conn, conn->args, count, request);
 }
 
 void hf__redis_conn_eval(struct redis_conn *conn, const struct script *script,
@@ -265,10 +266,10 @@ void hf__redis_conn_eval(struct redis_conn *conn, const struct script *script,
                          const struct resp_arg *args, size_t arg_count,
                          conn_reply *reply, void *subject, uint64_t word)
 {
-    struct call call = {
+    struct conn_request request = {
         .reply = reply, .subject = subject, .word = word, .script = script
     };
-    send_script(conn, &call, keys, key_count, args, arg_count);
+    send_script(conn, &request, keys, key_count, args, arg_count);
 }
 
 void hf__redis_conn_eval_undoable(struct redis_conn *conn, const struct script *script,
@@ -276,29 +277,30 @@ void hf__redis_conn_eval_undoable(struct redis_conn *conn, const struct script *
                                   const struct resp_arg *args, size_t arg_count,
                                   conn_reply *reply, void *subject, uint64_t word)
 {
-    struct call call = { .reply = reply,
-                         .subject = subject,
-                         .word = word,
-                         .script = script,
-                         .undoable = true };
-    send_script(conn, &call, keys, key_count, args, arg_count);
+    struct conn_request request = { .reply = reply,
+                                    .subject = subject,
+                                    .word = word,
+                                    .script = script,
+                                    .undoable = true };
+    send_script(conn, &request, keys, key_count, args, arg_count);
 }
 
 /* The oldest command kept, with EVAL and the text in place of EVALSHA and the SHA. */
-static int put_whole_script(struct conn_socket *sock, const struct call *call)
+static int put_whole_script(struct conn_socket *sock,
+                            const struct conn_request *request)
 {
     enum { SHA_PART = sizeof "$7\r\nEVALSHA\r\n$40\r\n\r\n" - 1 + 40 };
     const struct resp_arg args[] = { { "EVAL", 4 },
-                                     { call->script->text, call->script->len } };
+                                     { request->script->text, request->script->len } };
     size_t text_part = resp_command_size(args, 2) - 4; /* without its own "*2\r\n" */
-    size_t from = sock->kept_first - call->kept;       /* popped, but still there */
+    size_t from = sock->kept_first - request->kept;    /* popped, but still there */
     char head[24] = "";
 
     kept_copy_out(sock, from, head, sizeof head);
     size_t head_len = (size_t)((char *)memchr(head, '\n', sizeof head) - head) + 1;
-    size_t tail_len = call->kept - head_len - SHA_PART;
+    size_t tail_len = request->kept - head_len - SHA_PART;
     size_t size = head_len + text_part + tail_len;
-    char *at = calls_reserve(sock) ? hf__stream_room(sock->stream, size) : NULL;
+    char *at = requests_reserve(sock) ? hf__stream_room(sock->stream, size) : NULL;
     if (!at)
         return HF_ENOMEM;
     resp_command_write(at + head_len - 4, args, 2);
@@ -309,34 +311,35 @@ static int put_whole_script(struct conn_socket *sock, const struct call *call)
     return 0;
 }
 
-static bool is_undone(struct conn_socket *sock, const struct call *call)
+static bool is_undone(struct conn_socket *sock, const struct conn_request *request)
 {
-    bool revoked = !call->reply;
+    bool revoked = !request->reply;
 
     for (uint32_t i = sock->first; i != sock->end && !revoked; i++)
-        revoked = call_at(sock, i)->subject == call->subject;
-    return call->undoable && revoked;
+        revoked = request_at(sock, i)->subject == request->subject;
+    return request->undoable && revoked;
 }
 
-void hf__redis_socket_send_again(struct conn_socket *sock, const struct call *call)
+void hf__redis_socket_send_again(struct conn_socket *sock,
+                                 const struct conn_request *request)
 {
     struct redis_conn *conn = sock->conn;
-    struct call next = *call;
+    struct conn_request next = *request;
     hf_error why;
 
-    if (is_undone(sock, call)) {
+    if (is_undone(sock, request)) {
         hf__fail(&why, HF_EUNREACHABLE, "the server did not know the script");
-        hf__redis_conn_answer(conn, call, NULL, &why);
+        hf__redis_conn_answer(conn, request, NULL, &why);
         return;
     }
     next.sent_ns = conn_now(conn);
-    next.step = STEP_CALL;
+    next.type = REQUEST_COMMAND;
     next.kept = 0;
-    if (put_whole_script(sock, call) < 0) {
-        answer_no_memory(conn, call);
+    if (put_whole_script(sock, request) < 0) {
+        answer_no_memory(conn, request);
         return;
     }
-    *call_at(sock, sock->end++) = next;
+    *request_at(sock, sock->end++) = next;
     hf__redis_conn_expect_reply(conn, next.sent_ns);
 }
 
@@ -345,14 +348,14 @@ void hf__redis_conn_forget(struct redis_conn *conn, const void *subject)
     struct conn_socket *sock = &conn->sockets[0];
 
     for (uint32_t i = sock->first; i != sock->end; i++)
-        if (call_at(sock, i)->subject == subject)
-            call_at(sock, i)->reply = NULL;
+        if (request_at(sock, i)->subject == subject)
+            request_at(sock, i)->reply = NULL;
 }
 
 void hf__redis_socket_forget_all(struct conn_socket *sock)
 {
     for (uint32_t i = sock->first; i != sock->end; i++)
-        call_at(sock, i)->reply = NULL;
+        request_at(sock, i)->reply = NULL;
 }
 
 void hf__redis_socket_fail_requests(struct conn_socket *sock, const hf_error *why)
@@ -363,7 +366,7 @@ void hf__redis_socket_fail_requests(struct conn_socket *sock, const hf_error *wh
     unsent.code = HF_EUNREACHABLE;
     while (sock->first != sock->end) {
         bool sent = sock->flushed != sock->first;
-        struct call call = hf__redis_socket_pop(sock);
-        hf__redis_conn_answer(sock->conn, &call, NULL, sent ? &uncertain : &unsent);
+        struct conn_request request = hf__redis_socket_pop(sock);
+        hf__redis_conn_answer(sock->conn, &request, NULL, sent ? &uncertain : &unsent);
     }
 }

@@ -100,7 +100,7 @@ void hf__redis_ticket_done(struct redis_session *me, struct hf_ticket *ticket);
  * the last one: nothing is given back before the withdrawal is answered. */
 void hf__redis_ticket_attempt_done(struct redis_session *me, struct hf_ticket *ticket);
 
-#define ONE_CALL (UINT64_C(1) << 32)
+#define ONE_REQUEST (UINT64_C(1) << 32)
 #define WITHDRAWING (UINT64_C(1) << 63)
 #define BAD_REPLY (UINT64_C(1) << 62)
 static inline uint32_t ticket_number(const struct hf_ticket *ticket)

@@ -48,13 +48,13 @@ void hf__redis_number_bind(struct redis_session *me, uint32_t number,
                            struct hf_ticket *ticket)
 {
     me->numbers[number - 1] = (uintptr_t)ticket;
-    ticket->store[0] = (ticket->store[0] & ~(ONE_CALL - 1)) | number;
+    ticket->store[0] = (ticket->store[0] & ~(ONE_REQUEST - 1)) | number;
 }
 
 void hf__redis_number_unbind(struct redis_session *me, struct hf_ticket *ticket)
 {
     hf__redis_number_free(me, ticket_number(ticket));
-    ticket->store[0] &= ~(ONE_CALL - 1);
+    ticket->store[0] &= ~(ONE_REQUEST - 1);
 }
 
 int hf__redis_number_assign(struct redis_session *me, struct hf_ticket *ticket)
@@ -68,7 +68,7 @@ int hf__redis_number_assign(struct redis_session *me, struct hf_ticket *ticket)
 void hf__redis_ticket_done(struct redis_session *me, struct hf_ticket *ticket)
 {
     listen_end(me, ticket);
-    if (ticket->store[0] >= ONE_CALL)
+    if (ticket->store[0] >= ONE_REQUEST)
         hf__redis_conn_forget(me->conn, ticket);
     renew_forget(me, ticket);
     hf__redis_number_free(me, ticket_number(ticket));

@@ -274,7 +274,7 @@ static void take_reply(void *session, void *subject, uint64_t word,
     struct redis_session *me = session;
     struct hf_ticket *ticket = subject;
     hf_error why;
-    ticket->store[0] -= ONE_CALL;
+    ticket->store[0] -= ONE_REQUEST;
     int rc = reply_error(nodes, gone, &why);
     int64_t answer = rc == 0 && nodes[0].type == RESP_ARRAY ? number_at(nodes, 0) : 0;
     if (rc == 0 && answer == TAKE_GRANTED && take_granted(me, ticket, nodes, sent_ns)) {
@@ -357,7 +357,7 @@ void redis_attempt(void *session, struct hf_ticket *ticket)
     keys_fill(&keys, kind->keys, ticket->name, ticket->name_len);
     args_init(&args);
     args_take(&args, me, ticket, ticket_number(ticket), owner);
-    ticket->store[0] += ONE_CALL;
+    ticket->store[0] += ONE_REQUEST;
     hf__redis_conn_eval_undoable(me->conn, kind->take, keys.key, keys.count, args.arg,
                                  args.count, take_reply, ticket, 0);
 }
@@ -373,7 +373,7 @@ static void leave_reply(void *session, void *subject, uint64_t word,
     struct hf_ticket *ticket = subject;
     hf_error why;
     int64_t number;
-    ticket->store[0] -= ONE_CALL;
+    ticket->store[0] -= ONE_REQUEST;
     int rc = reply_error(nodes, gone, &why);
     enum hf_withdrawal answer =
         rc == HF_EUNREACHABLE ? HF_WITHDRAWAL_UNSENT : HF_WITHDRAWAL_UNKNOWN;
@@ -399,7 +399,7 @@ void ticket_leave(struct redis_session *me, struct hf_ticket *ticket, conn_reply
     args_text(&args, owner, owner_write(owner, me->layout, &ticket->id));
     args_letter(&args, kind->letter);
     args_number(&args, me->strangers);
-    ticket->store[0] = (ticket->store[0] + ONE_CALL) | WITHDRAWING;
+    ticket->store[0] = (ticket->store[0] + ONE_REQUEST) | WITHDRAWING;
     hf__redis_conn_eval(me->conn, kind->leave, keys.key, keys.count, args.arg,
                         args.count, reply, ticket, 0);
 }
