@@ -4,7 +4,7 @@
 
 usage: embed-scripts.py DIRECTORY OUTPUT.c OUTPUT.inc
 
-Every DIRECTORY/NAME.lua but the parts becomes `script_NAME` (see scripts.h). A line
+Every DIRECTORY/NAME.lua but the parts becomes `hf__redis_script_NAME` (scripts.h). A line
 `-- uses: a, b` in it is replaced by part_a.lua and part_b.lua, in that order.
 Comments, indentation and empty lines are dropped, to keep short what is sent.
 The same input always gives the same output.
@@ -57,7 +57,7 @@ def definition(name, text):
     lines = "\n".join(quoted(line) for line in text.splitlines())
     return (
         f"static const char {name}_text[] =\n{lines};\n"
-        f"const struct script script_{name} = {{\n"
+        f"const struct script hf__redis_script_{name} = {{\n"
         f'    "{name}", {name}_text, sizeof({name}_text) - 1,\n'
         f'    "{sha1(text)}"\n}};\n'
     )
@@ -67,8 +67,8 @@ def source(scripts):
     head = "/* Made by embed-scripts.py from scripts/: do not edit. */\n"
     head += '#include "backends/redis/scripts.h"\n'
     body = "\n".join(definition(name, text) for name, text in scripts.items())
-    rows = "".join(f"    &script_{name},\n" for name in scripts)
-    table = f"const struct script *const all_scripts[] = {{\n{rows}    NULL\n}};\n"
+    rows = "".join(f"    &hf__redis_script_{name},\n" for name in scripts)
+    table = f"const struct script *const hf__redis_scripts[] = {{\n{rows}    NULL\n}};\n"
     return f"{head}\n{body}\n{table}"
 
 

@@ -33,10 +33,10 @@ static size_t check_tree(const char *data, size_t used, size_t at, size_t max,
     MUST(value->type != RESP_PUSH || depth == 0);
     if (is_aggregate(value)) {
         for (size_t i = 0; i < value->len; i++) {
-            MUST(i > 8 || resp_at(nodes, at, i) == &nodes[next]);
+            MUST(i > 8 || hf__redis_resp_at(nodes, at, i) == &nodes[next]);
             next = check_tree(data, used, next, max, depth + 1);
         }
-        MUST(resp_at(nodes, at, value->len) == NULL);
+        MUST(hf__redis_resp_at(nodes, at, value->len) == NULL);
     } else if (value->type != RESP_NUMBER && value->type != RESP_NIL) {
         MUST(value->text >= data && value->len <= used);
         MUST(value->text + value->len <= data + used);
@@ -52,7 +52,7 @@ static enum resp_state read_copy(const char *data, size_t size, size_t max)
     char *copy = malloc(size ? size : 1);
     MUST(copy != NULL);
     memcpy(copy, data, size);
-    enum resp_state state = resp_read(copy, size, again, max, &used);
+    enum resp_state state = hf__redis_resp_read(copy, size, again, max, &used);
     MUST(state != RESP_WHOLE || (used > 0 && used <= size));
     free(copy);
     return state;
@@ -69,7 +69,7 @@ static void check_whole(const char *data, size_t used, size_t max)
         MUST(read_copy(data, size, max) == RESP_MORE);
     MUST(read_copy(data, used - 1, max) == RESP_MORE);
     MUST(read_copy(data, used, max) == RESP_WHOLE);
-    if (resp_number(nodes, &number))
+    if (hf__redis_resp_number(nodes, &number))
         MUST(nodes[0].type == RESP_NUMBER || nodes[0].type == RESP_TEXT);
 }
 
@@ -84,7 +84,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size)
     size--;
     for (size_t at = 0; at < size;) {
         size_t used = 0;
-        enum resp_state state = resp_read(data + at, size - at, nodes, max, &used);
+        enum resp_state state =
+            hf__redis_resp_read(data + at, size - at, nodes, max, &used);
         if (state != RESP_WHOLE) {
             /* Cut in half it may ask for more, but it cannot be whole. */
             MUST(read_copy(data + at, (size - at) / 2, max) != RESP_WHOLE);

@@ -43,10 +43,10 @@ static void append_word(char *out, size_t *at, const struct resp *word)
 
 static struct resp script_name(const struct resp *sha)
 {
-    for (size_t i = 0; all_scripts[i]; i++)
-        if (resp_is(sha, all_scripts[i]->sha))
-            return (struct resp){ .text = all_scripts[i]->name,
-                                  .len = strlen(all_scripts[i]->name) };
+    for (size_t i = 0; hf__redis_scripts[i]; i++)
+        if (hf__redis_resp_is(sha, hf__redis_scripts[i]->sha))
+            return (struct resp){ .text = hf__redis_scripts[i]->name,
+                                  .len = strlen(hf__redis_scripts[i]->name) };
     return *sha;
 }
 
@@ -54,15 +54,16 @@ static struct resp script_name(const struct resp *sha)
 static bool take_request(char *out)
 {
     size_t used, at = 0, first = 0;
-    if (resp_read(in.bytes, in.len, in.nodes, PEER_WORDS, &used) != RESP_WHOLE)
+    if (hf__redis_resp_read(in.bytes, in.len, in.nodes, PEER_WORDS, &used) !=
+        RESP_WHOLE)
         return false;
-    if (resp_is(resp_at(in.nodes, 0, 0), "EVALSHA")) {
-        struct resp name = script_name(resp_at(in.nodes, 0, 1));
+    if (hf__redis_resp_is(hf__redis_resp_at(in.nodes, 0, 0), "EVALSHA")) {
+        struct resp name = script_name(hf__redis_resp_at(in.nodes, 0, 1));
         append_word(out, &at, &name);
         first = 2;
     }
     for (size_t i = first; i < in.nodes[0].len; i++)
-        append_word(out, &at, resp_at(in.nodes, 0, i));
+        append_word(out, &at, hf__redis_resp_at(in.nodes, 0, i));
     in.len -= used;
     memmove(in.bytes, in.bytes + used, in.len);
     return true;
@@ -289,7 +290,7 @@ const char *peer_address(const struct hf_ticket *ticket)
 {
     static char text[64];
     char owner[OWNER_SIZE];
-    size_t len = owner_write(owner, LAYOUT_REDISSON, &ticket->id);
+    size_t len = hf__redis_owner_write(owner, LAYOUT_REDISSON, &ticket->id);
     snprintf(text, sizeof text, "%u %.*s", (unsigned)ticket->store[0] - 1, (int)len,
              owner);
     return text;

@@ -157,7 +157,7 @@ END_TEST
 
 /* ---- The client of the holder ---------------------------------------------------- */
 
-static void wish(int token, const char *details)
+static void send_evict(int token, const char *details)
 {
     char line[1024];
     snprintf(line, sizeof line, "e %s %d 7 " ID " %s", peer_address(&ticket), token,
@@ -175,8 +175,8 @@ static void begin(const char *options)
 START_TEST(the_token_that_was_granted)
 {
     begin("");
-    wish(7, "host\x1f"
-            "12\x1fprog\x1f");
+    send_evict(7, "host\x1f"
+                  "12\x1fprog\x1f");
     fake_expect_event(&peer.host, &ticket, HF_EVENT_LOST);
     ck_assert_str_eq(peer.host.reason, "evicted by host pid 12 prog");
     peer_answer(KEYS ID " 7 r y " ID " host\x1f"
@@ -193,8 +193,8 @@ START_TEST(a_token_that_holds_no_more)
 {
     begin("");
     ck_assert(hf__backend_redis.pass(peer.host.session, &ticket, 8));
-    wish(7, "host\x1f"
-            "12\x1fprog\x1f");
+    send_evict(7, "host\x1f"
+                  "12\x1fprog\x1f");
     peer_answer("renew 3 name holdfast_info:{name} name m * 0 8", "*1\r\n:1\r\n");
     peer_answer(KEYS ID " 7 r x " ID " *", ":0\r\n");
     struct fake_answer answer = fake_next(&peer.host);
@@ -202,8 +202,8 @@ START_TEST(a_token_that_holds_no_more)
     ck_assert_int_eq(answer.code, HF_STILL_HELD);
     ck_assert(fake_quiet(&peer.host));
     ck_assert_uint_eq(peer.host.reason_count, 0);
-    wish(8, "host\x1f"
-            "12\x1fprog\x1f");
+    send_evict(8, "host\x1f"
+                  "12\x1fprog\x1f");
     fake_expect_event(&peer.host, &ticket, HF_EVENT_LOST);
     peer_expect("evict 12 * 8 r y " ID " *");
     peer_close();
@@ -229,7 +229,7 @@ START_TEST(wishes_without_sense)
         fake_turn(&peer.host, 10);
         ck_assert_msg(fake_quiet(&peer.host) && peer_is_quiet(), "%s", line);
     }
-    wish(7, ""); /* without details it is one */
+    send_evict(7, ""); /* without details it is one */
     fake_expect_event(&peer.host, &ticket, HF_EVENT_LOST);
     ck_assert_uint_eq(peer.host.reason_count, 0);
     peer_expect("evict 12 * 7 r y " ID " ");
@@ -261,8 +261,8 @@ START_TEST(a_flood)
         hf__backend_redis.ask(peer.host.session, &many[i]);
         peer.host.calls--;
     }
-    wish(7, "host\x1f"
-            "12\x1fprog\x1f");
+    send_evict(7, "host\x1f"
+                  "12\x1fprog\x1f");
     fake_turn(&peer.host, 100);
     ck_assert(fake_quiet(&peer.host));
     ck_assert_uint_eq(peer.host.reason_count, 0);
@@ -270,8 +270,8 @@ START_TEST(a_flood)
         peer_answer("latch_get 2 latch *", ":1\r\n");
         fake_next(&peer.host);
     }
-    wish(7, "host\x1f"
-            "12\x1fprog\x1f");
+    send_evict(7, "host\x1f"
+                  "12\x1fprog\x1f");
     fake_expect_event(&peer.host, &ticket, HF_EVENT_LOST);
     peer_close();
 }

@@ -43,7 +43,7 @@ static size_t name_count;
 static bool accepted(int kind, const char *name)
 {
     hf_error why = { 0 };
-    int rc = name_check(LAYOUT_REDISSON, kind, name, strlen(name), &why);
+    int rc = hf__redis_name_check(LAYOUT_REDISSON, kind, name, strlen(name), &why);
     UNIT_ASSERT(rc == 0 || (rc == HF_EINVAL && why.text[0]));
     return rc == 0;
 }
@@ -94,9 +94,10 @@ static void keys_add_all(size_t index)
     size_t len = strlen(name);
     char key[KEY_SIZE];
     for (size_t i = 0; i < sizeof held / sizeof held[0]; i++)
-        entry_add(key, key_write(key, held[i], name, len), index, (int)held[i]);
-    keys_init(&keys);
-    keys_add_done(&keys, name, len, &id);
+        entry_add(key, hf__redis_key_write(key, held[i], name, len), index,
+                  (int)held[i]);
+    hf__redis_keys_init(&keys);
+    hf__redis_keys_add_done(&keys, name, len, &id);
     entry_add(keys.key[0].text, keys.key[0].len, index, DONE);
     reader_add(index);
 }
@@ -156,7 +157,8 @@ START_TEST(forms)
     };
     char key[KEY_SIZE];
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        key[key_write(key, rows[i].which, rows[i].name, strlen(rows[i].name))] = '\0';
+        key[hf__redis_key_write(key, rows[i].which, rows[i].name,
+                                strlen(rows[i].name))] = '\0';
         ck_assert_str_eq(key, rows[i].key);
     }
 }
@@ -172,20 +174,21 @@ START_TEST(info_names_its_lock)
     struct resp_arg name;
     char key[KEY_SIZE];
     for (size_t i = 0; i < sizeof some / sizeof some[0]; i++) {
-        size_t len = key_write(key, KEY_INFO, some[i], strlen(some[i]));
-        ck_assert(key_names(key, len, &name));
+        size_t len = hf__redis_key_write(key, KEY_INFO, some[i], strlen(some[i]));
+        ck_assert(hf__redis_key_parse(key, len, &name));
         ck_assert_uint_eq(name.len, strlen(some[i]));
         ck_assert_mem_eq(name.text, some[i], name.len);
     }
     for (size_t i = 0; i < sizeof none / sizeof none[0]; i++)
-        ck_assert_msg(!key_names(none[i], strlen(none[i]), &name), "%s", none[i]);
+        ck_assert_msg(!hf__redis_key_parse(none[i], strlen(none[i]), &name), "%s",
+                      none[i]);
 }
 END_TEST
 
 static int simple_check(const char *name)
 {
     hf_error why;
-    return name_check(LAYOUT_SIMPLE, HF_MUTEX, name, strlen(name), &why);
+    return hf__redis_name_check(LAYOUT_SIMPLE, HF_MUTEX, name, strlen(name), &why);
 }
 
 START_TEST(refused_names)

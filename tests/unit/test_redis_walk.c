@@ -49,16 +49,17 @@ static void say(const char *text)
 /* True if that was all that is said first. */
 static bool shake(const struct resp *nodes)
 {
-    const struct resp *word = resp_at(nodes, 0, 0), *name = resp_at(nodes, 0, 1);
+    const struct resp *word = hf__redis_resp_at(nodes, 0, 0),
+                      *name = hf__redis_resp_at(nodes, 0, 1);
     char text[256];
-    if (resp_is(word, "HELLO")) {
+    if (hf__redis_resp_is(word, "HELLO")) {
         say("%1\r\n+version\r\n+7.0.15\r\n");
-    } else if (resp_is(word, "SUBSCRIBE")) {
+    } else if (hf__redis_resp_is(word, "SUBSCRIBE")) {
         snprintf(text, sizeof text, ">3\r\n+subscribe\r\n$%zu\r\n%.*s\r\n:1\r\n",
                  name->len, (int)name->len, name->text);
         say(text);
     } else {
-        ck_assert(resp_is(word, "PING"));
+        ck_assert(hf__redis_resp_is(word, "PING"));
         say("+PONG\r\n");
         return true;
     }
@@ -74,7 +75,7 @@ static void say_page(const struct resp *nodes)
     int64_t cursor = 0;
     char text[256];
     bool hashes = nodes[0].len > 6;
-    ck_assert(resp_number(resp_at(nodes, 0, 1), &cursor));
+    ck_assert(hf__redis_resp_number(hf__redis_resp_at(nodes, 0, 1), &cursor));
     bool full = !hashes && cursor == PAGES - 2;
     snprintf(text, sizeof text, "*2\r\n+%d\r\n*%d\r\n%s",
              cursor + 1 < PAGES ? (int)cursor + 1 : 0, full ? 3 : 0, full ? names : "");
@@ -99,7 +100,7 @@ static void answer(const struct resp *nodes)
 {
     atomic_fetch_add(&answers, 1);
     pass(ANSWER_MS);
-    if (resp_is(resp_at(nodes, 0, 0), "SCAN"))
+    if (hf__redis_resp_is(hf__redis_resp_at(nodes, 0, 0), "SCAN"))
         say_page(nodes);
     else
         say("*3\r\n:0\r\n+0\r\n*0\r\n");
@@ -116,7 +117,7 @@ static void *play(void *arg)
     fd = accept(listener, NULL, NULL);
     while (!over && answers < most) {
         struct pollfd polled = { .fd = fd, .events = POLLIN };
-        if (resp_read(heard + taken, len - taken, nodes, WORDS_MAX, &used) ==
+        if (hf__redis_resp_read(heard + taken, len - taken, nodes, WORDS_MAX, &used) ==
             RESP_WHOLE) {
             taken += used;
             if (shaken)

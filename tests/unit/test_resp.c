@@ -21,7 +21,8 @@ static enum resp_state read_exact(const char *data, size_t size, size_t max_node
     char *block = malloc(size ? size : 1);
     if (size)
         memcpy(block, data, size);
-    enum resp_state state = resp_read(block, size, nodes, max_nodes, ret_used);
+    enum resp_state state =
+        hf__redis_resp_read(block, size, nodes, max_nodes, ret_used);
     free(block);
     return state;
 }
@@ -117,7 +118,7 @@ static size_t check_tree(size_t at, size_t depth)
     UNIT_ASSERT(depth <= RESP_DEPTH_MAX);
     if (nodes[at].type == RESP_ARRAY || nodes[at].type == RESP_PUSH)
         for (size_t i = 0; i < nodes[at].len; i++) {
-            UNIT_ASSERT(resp_at(nodes, at, i) == &nodes[next]);
+            UNIT_ASSERT(hf__redis_resp_at(nodes, at, i) == &nodes[next]);
             next = check_tree(next, depth + 1);
         }
     UNIT_ASSERT(nodes[at].next == next);
@@ -128,11 +129,11 @@ START_TEST(nodes_form_a_tree)
 {
     for (size_t i = 0; i < SAMPLES; i++) {
         size_t used = 0;
-        ck_assert_int_eq(
-            resp_read(samples[i].text, samples[i].len, nodes, RESP_NODES_MAX, &used),
-            RESP_WHOLE);
+        ck_assert_int_eq(hf__redis_resp_read(samples[i].text, samples[i].len, nodes,
+                                             RESP_NODES_MAX, &used),
+                         RESP_WHOLE);
         check_tree(0, 0);
-        ck_assert_ptr_null(resp_at(nodes, 0, nodes[0].len));
+        ck_assert_ptr_null(hf__redis_resp_at(nodes, 0, nodes[0].len));
     }
 }
 END_TEST
@@ -140,8 +141,9 @@ END_TEST
 static const struct resp *whole(const char *text)
 {
     size_t used = 0;
-    ck_assert_int_eq(resp_read(text, strlen(text), nodes, RESP_NODES_MAX, &used),
-                     RESP_WHOLE);
+    ck_assert_int_eq(
+        hf__redis_resp_read(text, strlen(text), nodes, RESP_NODES_MAX, &used),
+        RESP_WHOLE);
     ck_assert_uint_eq(used, strlen(text));
     return nodes;
 }
@@ -192,16 +194,16 @@ START_TEST(aggregates)
     ck_assert_int_eq(reply->type, RESP_ARRAY);
     ck_assert_uint_eq(reply->len, 3);
     ck_assert_uint_eq(reply->next, 9);
-    ck_assert_uint_eq(resp_at(reply, 0, 0)->next, 5);
-    expect_text(resp_at(reply, 3, 0), RESP_TEXT, "deep");
-    ck_assert_int_eq(resp_at(reply, 0, 1)->type, RESP_NIL);
-    ck_assert_uint_eq(resp_at(reply, 0, 2)->len, 2);
-    expect_number(resp_at(reply, 6, 1), 9);
-    ck_assert_ptr_null(resp_at(reply, 0, 3));
-    ck_assert_ptr_null(resp_at(reply, 2, 0)); /* not an array */
+    ck_assert_uint_eq(hf__redis_resp_at(reply, 0, 0)->next, 5);
+    expect_text(hf__redis_resp_at(reply, 3, 0), RESP_TEXT, "deep");
+    ck_assert_int_eq(hf__redis_resp_at(reply, 0, 1)->type, RESP_NIL);
+    ck_assert_uint_eq(hf__redis_resp_at(reply, 0, 2)->len, 2);
+    expect_number(hf__redis_resp_at(reply, 6, 1), 9);
+    ck_assert_ptr_null(hf__redis_resp_at(reply, 0, 3));
+    ck_assert_ptr_null(hf__redis_resp_at(reply, 2, 0)); /* not an array */
 
     ck_assert_int_eq(whole(">2\r\n+a\r\n+b\r\n")->type, RESP_PUSH);
-    expect_text(resp_at(nodes, 0, 1), RESP_TEXT, "b");
+    expect_text(hf__redis_resp_at(nodes, 0, 1), RESP_TEXT, "b");
 }
 END_TEST
 
@@ -212,8 +214,8 @@ START_TEST(attributes_are_skipped)
 
     whole("*2\r\n|1\r\n:1\r\n:2\r\n:3\r\n|0\r\n:4\r\n");
     ck_assert_uint_eq(nodes[0].next, 3);
-    expect_number(resp_at(nodes, 0, 0), 3);
-    expect_number(resp_at(nodes, 0, 1), 4);
+    expect_number(hf__redis_resp_at(nodes, 0, 0), 3);
+    expect_number(hf__redis_resp_at(nodes, 0, 1), 4);
 }
 END_TEST
 
@@ -284,7 +286,8 @@ static enum resp_state read_filled(const char *head, char filling, size_t count,
     memcpy(block, head, strlen(head));
     memset(block + strlen(head), filling, count);
     memcpy(block + strlen(head) + count, tail, strlen(tail));
-    enum resp_state state = resp_read(block, size, nodes, RESP_NODES_MAX, &used);
+    enum resp_state state =
+        hf__redis_resp_read(block, size, nodes, RESP_NODES_MAX, &used);
     free(block);
     return state;
 }
@@ -310,7 +313,7 @@ static enum resp_state read_row(const char *head, const char *row, size_t count,
     memcpy(block, head, strlen(head));
     for (size_t i = 0; i < count; i++, at += strlen(row))
         memcpy(at, row, strlen(row));
-    enum resp_state state = resp_read(block, size, nodes, max_nodes, &used);
+    enum resp_state state = hf__redis_resp_read(block, size, nodes, max_nodes, &used);
     free(block);
     return state;
 }
@@ -333,16 +336,16 @@ END_TEST
 START_TEST(texts_are_compared)
 {
     const struct resp *error = whole("-NOSCRIPT No\r\n");
-    ck_assert(resp_begins(error, "NOSCRIPT"));
-    ck_assert(resp_begins(error, ""));
-    ck_assert(!resp_begins(error, "NOSCRIPT Not"));
-    ck_assert(!resp_is(error, "NOSCRIPT"));
-    ck_assert(resp_is(error, "NOSCRIPT No"));
-    ck_assert(!resp_is(whole("+OK\r\n"), "ok"));
-    ck_assert(!resp_is(whole(":1\r\n"), "1"));
-    ck_assert(!resp_is(whole("_\r\n"), ""));
-    ck_assert(!resp_is(NULL, ""));
-    ck_assert(!resp_begins(NULL, ""));
+    ck_assert(hf__redis_resp_begins(error, "NOSCRIPT"));
+    ck_assert(hf__redis_resp_begins(error, ""));
+    ck_assert(!hf__redis_resp_begins(error, "NOSCRIPT Not"));
+    ck_assert(!hf__redis_resp_is(error, "NOSCRIPT"));
+    ck_assert(hf__redis_resp_is(error, "NOSCRIPT No"));
+    ck_assert(!hf__redis_resp_is(whole("+OK\r\n"), "ok"));
+    ck_assert(!hf__redis_resp_is(whole(":1\r\n"), "1"));
+    ck_assert(!hf__redis_resp_is(whole("_\r\n"), ""));
+    ck_assert(!hf__redis_resp_is(NULL, ""));
+    ck_assert(!hf__redis_resp_begins(NULL, ""));
 }
 END_TEST
 
@@ -351,14 +354,16 @@ END_TEST
 START_TEST(elements)
 {
     size_t used;
-    ck_assert_int_eq(resp_read("+ab\r\n", 5, nodes, 8, &used), RESP_WHOLE);
-    ck_assert_ptr_null(resp_at(nodes, 0, 0));
-    ck_assert_int_eq(resp_read("*2\r\n:1\r\n:2\r\n", 12, nodes, 8, &used), RESP_WHOLE);
-    ck_assert_int_eq(resp_at(nodes, 0, 1)->number, 2);
-    ck_assert_ptr_null(resp_at(nodes, 0, 2));
-    ck_assert_ptr_null(resp_at(nodes, 1, 0));
-    ck_assert_int_eq(resp_read(">1\r\n:1\r\n", 8, nodes, 8, &used), RESP_WHOLE);
-    ck_assert_ptr_nonnull(resp_at(nodes, 0, 0));
+    ck_assert_int_eq(hf__redis_resp_read("+ab\r\n", 5, nodes, 8, &used), RESP_WHOLE);
+    ck_assert_ptr_null(hf__redis_resp_at(nodes, 0, 0));
+    ck_assert_int_eq(hf__redis_resp_read("*2\r\n:1\r\n:2\r\n", 12, nodes, 8, &used),
+                     RESP_WHOLE);
+    ck_assert_int_eq(hf__redis_resp_at(nodes, 0, 1)->number, 2);
+    ck_assert_ptr_null(hf__redis_resp_at(nodes, 0, 2));
+    ck_assert_ptr_null(hf__redis_resp_at(nodes, 1, 0));
+    ck_assert_int_eq(hf__redis_resp_read(">1\r\n:1\r\n", 8, nodes, 8, &used),
+                     RESP_WHOLE);
+    ck_assert_ptr_nonnull(hf__redis_resp_at(nodes, 0, 0));
 }
 END_TEST
 
@@ -371,13 +376,13 @@ START_TEST(long_lines)
     memset(text, 'x', sizeof text);
     text[0] = '+';
     memcpy(text + LINE, "\r\n", 2); /* the last place where it may stand */
-    ck_assert_int_eq(resp_read(text, LINE + 2, nodes, 8, &used), RESP_WHOLE);
+    ck_assert_int_eq(hf__redis_resp_read(text, LINE + 2, nodes, 8, &used), RESP_WHOLE);
     ck_assert_uint_eq(nodes[0].len, LINE - 1);
     text[LINE] = 'x';
     memcpy(text + LINE + 1, "\r\n", 2);
-    ck_assert_int_eq(resp_read(text, LINE + 3, nodes, 8, &used), RESP_BAD);
-    ck_assert_int_eq(resp_read(text, LINE, nodes, 8, &used), RESP_MORE);
-    ck_assert_int_eq(resp_read(text, 0, nodes, 8, &used), RESP_MORE);
+    ck_assert_int_eq(hf__redis_resp_read(text, LINE + 3, nodes, 8, &used), RESP_BAD);
+    ck_assert_int_eq(hf__redis_resp_read(text, LINE, nodes, 8, &used), RESP_MORE);
+    ck_assert_int_eq(hf__redis_resp_read(text, 0, nodes, 8, &used), RESP_MORE);
 }
 END_TEST
 
@@ -402,9 +407,9 @@ START_TEST(what_a_script_met)
         { "-\r\n", "" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct resp cause = resp_cause(whole(cases[i].reply));
-        ck_assert_msg(resp_is(&cause, cases[i].cause), "%.*s, not %s", (int)cause.len,
-                      cause.text, cases[i].cause);
+        struct resp cause = hf__redis_resp_cause(whole(cases[i].reply));
+        ck_assert_msg(hf__redis_resp_is(&cause, cases[i].cause), "%.*s, not %s",
+                      (int)cause.len, cause.text, cases[i].cause);
     }
 }
 END_TEST
@@ -433,12 +438,12 @@ START_TEST(numbers_as_text)
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         int64_t number = 12345;
-        bool fine = resp_number(whole(cases[i].reply), &number);
+        bool fine = hf__redis_resp_number(whole(cases[i].reply), &number);
         ck_assert_msg(fine == cases[i].fine, "%zu", i);
         ck_assert_int_eq(number, fine ? cases[i].number : 12345);
     }
     int64_t number = 0;
-    ck_assert(!resp_number(NULL, &number));
+    ck_assert(!hf__redis_resp_number(NULL, &number));
 }
 END_TEST
 
@@ -446,11 +451,11 @@ END_TEST
 
 static void expect_command(const struct resp_arg *args, size_t count, const char *bytes)
 {
-    size_t size = resp_command_size(args, count);
+    size_t size = hf__redis_resp_command_size(args, count);
     char *block = malloc(size);
 
     ck_assert_uint_eq(size, strlen(bytes));
-    ck_assert_uint_eq(resp_command_write(block, args, count), size);
+    ck_assert_uint_eq(hf__redis_resp_command_write(block, args, count), size);
     ck_assert_mem_eq(block, bytes, size);
     free(block);
 }
@@ -478,15 +483,15 @@ START_TEST(commands_can_be_read)
     for (size_t i = 0; i < 1000; i++)
         args[i] = (struct resp_arg){ text, i };
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
-        size_t size = resp_command_size(args, counts[i]), used = 0;
+        size_t size = hf__redis_resp_command_size(args, counts[i]), used = 0;
         char *block = malloc(size);
-        ck_assert_uint_eq(resp_command_write(block, args, counts[i]), size);
-        ck_assert_int_eq(resp_read(block, size, nodes, RESP_NODES_MAX, &used),
+        ck_assert_uint_eq(hf__redis_resp_command_write(block, args, counts[i]), size);
+        ck_assert_int_eq(hf__redis_resp_read(block, size, nodes, RESP_NODES_MAX, &used),
                          RESP_WHOLE);
         ck_assert_uint_eq(used, size);
         ck_assert_uint_eq(nodes[0].len, counts[i]);
         for (size_t j = 0; j < counts[i]; j++)
-            UNIT_ASSERT(resp_at(nodes, 0, j)->len == j);
+            UNIT_ASSERT(hf__redis_resp_at(nodes, 0, j)->len == j);
         free(block);
     }
 }

@@ -174,10 +174,10 @@ HOOKS = [
     ("src/meson.build", "if cc.get_id() == 'gcc' and sanitize == 'none'", "if false"),
     ("src/meson.build", "  'base/clock.c',\n", "  'base/clock.c',\n  'hfm_switch.c',\n"),
     ("src/meson.build", "tls_sources = [\n", "tls_sources = [\n  'hfm_switch.c',\n"),
-    ("src/backends/redis/scripts.h", "extern const struct script script_##name",
-     "extern struct script script_##name"),
-    ("tools/embed-scripts.py", 'f"const struct script script_{name}',
-     'f"struct script script_{name}'),
+    ("src/backends/redis/scripts.h", "extern const struct script hf__redis_script_##name",
+     "extern struct script hf__redis_script_##name"),
+    ("tools/embed-scripts.py", 'f"const struct script hf__redis_script_{name}',
+     'f"struct script hf__redis_script_{name}'),
     ("tools/embed-scripts.py", '    return f"{head}\\n{body}\\n{table}"',
      '    return f"{head}\\n{body}\\n{table}" + HFM_BEGIN'),
     ("tools/embed-scripts.py", "    return {p.stem: assemble(p) for p in paths",
@@ -187,7 +187,7 @@ HFM_BEGIN = """
 void hfm_scripts(const struct script *const *all);
 __attribute__((constructor(102))) static void hfm_begin(void)
 {
-    hfm_scripts(all_scripts);
+    hfm_scripts(hf__redis_scripts);
 }
 """
 

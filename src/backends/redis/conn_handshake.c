@@ -151,7 +151,7 @@ int hf__redis_handshake_begin(struct conn_socket *sock)
 
 static bool begins_with_one_of(const struct resp *error, const char *const *prefixes)
 {
-    while (*prefixes && !resp_begins(error, *prefixes))
+    while (*prefixes && !hf__redis_resp_begins(error, *prefixes))
         prefixes++;
     return *prefixes != NULL;
 }
@@ -249,8 +249,9 @@ static void note_version(struct redis_conn *conn, const char *text, size_t len)
 static void read_hello(struct redis_conn *conn, const struct resp *nodes)
 {
     for (size_t i = 0; i + 1 < nodes[0].len && nodes[0].type == RESP_ARRAY; i += 2) {
-        const struct resp *value = resp_at(nodes, 0, i + 1);
-        if (resp_is(resp_at(nodes, 0, i), "version") && value->type == RESP_TEXT)
+        const struct resp *value = hf__redis_resp_at(nodes, 0, i + 1);
+        if (hf__redis_resp_is(hf__redis_resp_at(nodes, 0, i), "version") &&
+            value->type == RESP_TEXT)
             note_version(conn, value->text, value->len);
     }
 }

@@ -44,9 +44,9 @@ static bool is_push(const struct conn_socket *sock, const struct resp *nodes)
         return true;
     if (sock != &sock->conn->sockets[1] || nodes[0].type != RESP_ARRAY)
         return false;
-    const struct resp *what = resp_at(nodes, 0, 0);
-    return resp_is(what, "message") || resp_is(what, "subscribe") ||
-           resp_is(what, "unsubscribe");
+    const struct resp *what = hf__redis_resp_at(nodes, 0, 0);
+    return hf__redis_resp_is(what, "message") || hf__redis_resp_is(what, "subscribe") ||
+           hf__redis_resp_is(what, "unsubscribe");
 }
 
 static void message(struct redis_conn *conn, const struct resp *channel,
@@ -66,7 +66,7 @@ static bool is_about(const struct redis_conn *conn, const struct conn_request *r
     if (!request || !name || name->type != RESP_TEXT)
         return false;
     if (request->type == REQUEST_INBOX)
-        return subscribe && resp_is(name, conn->settings.inbox);
+        return subscribe && hf__redis_resp_is(name, conn->settings.inbox);
     if (request->type != (subscribe ? REQUEST_SUBSCRIBE : REQUEST_UNSUBSCRIBE))
         return false;
     const struct channel *channel = request->subject;
@@ -90,15 +90,16 @@ static void confirmed(struct conn_socket *sock, bool subscribe, const struct res
 
 static void handle_push(struct conn_socket *sock, const struct resp *nodes)
 {
-    const struct resp *what = resp_at(nodes, 0, 0);
+    const struct resp *what = hf__redis_resp_at(nodes, 0, 0);
 
     sock->heard_ns = conn_now(sock->conn);
-    if (resp_is(what, "message"))
-        message(sock->conn, resp_at(nodes, 0, 1), resp_at(nodes, 0, 2));
-    else if (resp_is(what, "subscribe"))
-        confirmed(sock, true, resp_at(nodes, 0, 1));
-    else if (resp_is(what, "unsubscribe"))
-        confirmed(sock, false, resp_at(nodes, 0, 1));
+    if (hf__redis_resp_is(what, "message"))
+        message(sock->conn, hf__redis_resp_at(nodes, 0, 1),
+                hf__redis_resp_at(nodes, 0, 2));
+    else if (hf__redis_resp_is(what, "subscribe"))
+        confirmed(sock, true, hf__redis_resp_at(nodes, 0, 1));
+    else if (hf__redis_resp_is(what, "unsubscribe"))
+        confirmed(sock, false, hf__redis_resp_at(nodes, 0, 1));
 }
 
 /* ---- Replies --------------------------------------------------------------------- */
@@ -116,7 +117,7 @@ static void handle_answer(struct conn_socket *sock, const struct conn_request *r
 
     switch (request->type) {
     case REQUEST_EVALSHA:
-        if (nodes[0].type == RESP_ERROR && resp_begins(nodes, "NOSCRIPT"))
+        if (nodes[0].type == RESP_ERROR && hf__redis_resp_begins(nodes, "NOSCRIPT"))
             hf__redis_socket_send_again(sock, request);
         else
             hf__redis_conn_answer(conn, request, nodes, NULL);
@@ -177,7 +178,8 @@ static void read_all(struct conn_socket *sock)
     enum resp_state state = RESP_MORE;
 
     while (done < size) {
-        state = resp_read(input + done, size - done, nodes, RESP_NODES_MAX, &used);
+        state = hf__redis_resp_read(input + done, size - done, nodes, RESP_NODES_MAX,
+                                    &used);
         if (state != RESP_WHOLE)
             break;
         done += used;

@@ -127,7 +127,7 @@ void hf__redis_socket_done(struct conn_socket *sock, bool forked)
 int hf__redis_socket_put(struct conn_socket *sock, const struct resp_arg *args,
                          size_t count, const struct conn_request *request)
 {
-    size_t size = resp_command_size(args, count);
+    size_t size = hf__redis_resp_command_size(args, count);
     bool keep = request->type == REQUEST_EVALSHA;
     char *at = NULL;
 
@@ -135,7 +135,7 @@ int hf__redis_socket_put(struct conn_socket *sock, const struct resp_arg *args,
         (keep && !kept_reserve(sock, size)) ||
         !(at = hf__stream_room(sock->stream, size)))
         return HF_ENOMEM;
-    resp_command_write(at, args, count);
+    hf__redis_resp_command_write(at, args, count);
     if (keep)
         kept_push(sock, at, size);
     hf__stream_wrote(sock->stream, size);
@@ -292,8 +292,9 @@ static int put_whole_script(struct conn_socket *sock,
     enum { SHA_PART = sizeof "$7\r\nEVALSHA\r\n$40\r\n\r\n" - 1 + 40 };
     const struct resp_arg args[] = { { "EVAL", 4 },
                                      { request->script->text, request->script->len } };
-    size_t text_part = resp_command_size(args, 2) - 4; /* without its own "*2\r\n" */
-    size_t from = sock->kept_first - request->kept;    /* popped, but still there */
+    size_t text_part =
+        hf__redis_resp_command_size(args, 2) - 4;   /* without its own "*2\r\n" */
+    size_t from = sock->kept_first - request->kept; /* popped, but still there */
     char head[24] = "";
 
     kept_copy_out(sock, from, head, sizeof head);
@@ -303,7 +304,7 @@ static int put_whole_script(struct conn_socket *sock,
     char *at = requests_reserve(sock) ? hf__stream_room(sock->stream, size) : NULL;
     if (!at)
         return HF_ENOMEM;
-    resp_command_write(at + head_len - 4, args, 2);
+    hf__redis_resp_command_write(at + head_len - 4, args, 2);
     memcpy(at, head, head_len);
     kept_copy_out(sock, from + head_len + SHA_PART, at + head_len + text_part,
                   tail_len);

@@ -120,9 +120,9 @@ static void look_at_clock(struct redis_session *me, struct hf_request *request,
 {
     int64_t seconds = 0, micros = 0;
     char what[160];
-    if (!resp_number(resp_at(nodes, 0, 0), &seconds) ||
-        !resp_number(resp_at(nodes, 0, 1), &micros) || seconds < 0 ||
-        seconds > EPOCH_MAX_S || micros < 0 || micros >= 1000000)
+    if (!hf__redis_resp_number(hf__redis_resp_at(nodes, 0, 0), &seconds) ||
+        !hf__redis_resp_number(hf__redis_resp_at(nodes, 0, 1), &micros) ||
+        seconds < 0 || seconds > EPOCH_MAX_S || micros < 0 || micros >= 1000000)
         return;
     int64_t apart = seconds * 1000000 + micros - (int64_t)hf__wall_us();
     int64_t size = apart < 0 ? -apart : apart;
@@ -156,7 +156,7 @@ static void diagnose_reply(void *session, void *subject, uint64_t part,
     struct redis_session *me = session;
     struct hf_request *request = subject;
     hf_error why;
-    int rc = reply_error(nodes, gone, &why);
+    int rc = hf__redis_reply_error(nodes, gone, &why);
     if (!nodes) {
         /* Of three calls that went down together the last one speaks for all. */
         if (part == PART_SCRIPT)
@@ -180,7 +180,7 @@ static void diagnose_reply(void *session, void *subject, uint64_t part,
     }
 }
 
-void redis_diagnose(struct redis_session *me, struct hf_request *request)
+void hf__redis_diagnose(struct redis_session *me, struct hf_request *request)
 {
     static const struct resp_arg info[] = { { "INFO", 4 } };
     static const struct resp_arg clock[] = { { "TIME", 4 } };

@@ -44,11 +44,11 @@ static void ask_again(void *session)
     }
     for (struct hf_link *link; (link = hf__list_first(&due));) {
         hf__list_remove(link);
-        redis_ask(me, HF_CONTAINER(link, struct hf_request, store));
+        hf__redis_ask(me, HF_CONTAINER(link, struct hf_request, store));
     }
 }
 
-void evict_start(struct redis_session *me)
+void hf__redis_evict_start(struct redis_session *me)
 {
     hf__list_init(&me->evictions);
     me->evict_timer.callback = ask_again;
@@ -56,7 +56,8 @@ void evict_start(struct redis_session *me)
 }
 
 /* The holder's client has had its time to answer: it hangs, or is cut off. */
-bool evict_is_overdue(const struct redis_session *me, const struct hf_request *request)
+bool hf__redis_evict_is_overdue(const struct redis_session *me,
+                                const struct hf_request *request)
 {
     int64_t asked = (int64_t)request->store[2];
     return asked &&
@@ -64,7 +65,8 @@ bool evict_is_overdue(const struct redis_session *me, const struct hf_request *r
 }
 
 /* The holder's client was asked. 0 if its answer is waited for. */
-int evict_wait(struct redis_session *me, struct hf_request *request, hf_error *why)
+int hf__redis_evict_wait(struct redis_session *me, struct hf_request *request,
+                         hf_error *why)
 {
     int64_t now = me->host->ops->now(me->host);
     if (!request->store[2])
@@ -80,21 +82,21 @@ int evict_wait(struct redis_session *me, struct hf_request *request, hf_error *w
     return 0;
 }
 
-void evict_forget(struct redis_session *me, const void *request)
+void hf__redis_evict_forget(struct redis_session *me, const void *request)
 {
     for (HF_EACH_SAFE(link, &me->evictions))
         if (HF_CONTAINER(link, struct hf_request, store) == request)
             hf__list_remove(link);
 }
 
-void evict_done(struct redis_session *me)
+void hf__redis_evict_done(struct redis_session *me)
 {
     me->host->ops->stop_timer(me->host, &me->evict_timer);
 }
 
 /* ---- The client of the holder ---------------------------------------------------- */
 
-bool redis_pass(void *session, struct hf_ticket *ticket, uint64_t token)
+bool hf__redis_pass(void *session, struct hf_ticket *ticket, uint64_t token)
 {
     struct redis_session *me = session;
     if (!hf__redis_conn_is_up(me->conn))
@@ -103,8 +105,8 @@ bool redis_pass(void *session, struct hf_ticket *ticket, uint64_t token)
     return true;
 }
 
-void evict_tell_reason(struct redis_session *me, struct hf_ticket *ticket,
-                       const char *details, size_t len)
+void hf__redis_evict_reason(struct redis_session *me, struct hf_ticket *ticket,
+                            const char *details, size_t len)
 {
     char text[DETAILS_SIZE + 32];
     const char *pid = len ? memchr(details, '\x1f', len) : NULL;
@@ -125,40 +127,40 @@ void evict_tell_reason(struct redis_session *me, struct hf_ticket *ticket,
 
 /* y: that token holds the lock now. x: another one does. */
 static void answer(struct redis_session *me, const struct hf_ticket *ticket,
-                   const struct evict_wish *wish, char word)
+                   const struct eviction *eviction, char word)
 {
     struct keys keys;
     struct args args;
-    keys_fill(&keys, evict_keys, ticket->name, ticket->name_len);
-    keys_add_done(&keys, ticket->name, ticket->name_len, &wish->id);
-    args_init(&args);
-    args_number(&args, (int64_t)wish->token);
-    args_letter(&args, me->layout == LAYOUT_SIMPLE ? 's' : 'r');
-    args_letter(&args, word);
-    args_id(&args, &wish->id);
-    args_text(&args, wish->details, wish->len);
-    hf__redis_conn_eval(me->conn, &script_evict, keys.key, keys.count, args.arg,
-                        args.count, NULL, NULL, 0);
+    hf__redis_keys_fill(&keys, hf__redis_evict_keys, ticket->name, ticket->name_len);
+    hf__redis_keys_add_done(&keys, ticket->name, ticket->name_len, &eviction->id);
+    hf__redis_args_init(&args);
+    hf__redis_args_number(&args, (int64_t)eviction->token);
+    hf__redis_args_letter(&args, me->layout == LAYOUT_SIMPLE ? 's' : 'r');
+    hf__redis_args_letter(&args, word);
+    hf__redis_args_id(&args, &eviction->id);
+    hf__redis_args_text(&args, eviction->details, eviction->len);
+    hf__redis_conn_eval(me->conn, &hf__redis_script_evict, keys.key, keys.count,
+                        args.arg, args.count, NULL, NULL, 0);
 }
 
 /* Which token of its block holds the lock now. */
-uint64_t evict_token_now(const struct hf_ticket *ticket, uint64_t first)
+uint64_t hf__redis_evict_token_now(const struct hf_ticket *ticket, uint64_t first)
 {
     return ticket->store[3] ? ticket->store[3] : first;
 }
 
-void evict_asked(struct redis_session *me, struct hf_ticket *ticket,
-                 const struct evict_wish *wish)
+void hf__redis_evict_asked(struct redis_session *me, struct hf_ticket *ticket,
+                           const struct eviction *eviction)
 {
     if (hf__redis_conn_is_crowded(me->conn))
         return; /* it will be asked again; a flood must not fill the memory */
-    if (wish->token != evict_token_now(ticket, wish->first)) {
-        redis_renew(me, &ticket, 1, HF_CHECK); /* which brings the right one */
-        answer(me, ticket, wish, 'x');
+    if (eviction->token != hf__redis_evict_token_now(ticket, eviction->first)) {
+        hf__redis_renew(me, &ticket, 1, HF_CHECK); /* which brings the right one */
+        answer(me, ticket, eviction, 'x');
         return;
     }
     /* Lost to our callers first, so that none of them hands it on. */
-    evict_tell_reason(me, ticket, wish->details, wish->len);
+    hf__redis_evict_reason(me, ticket, eviction->details, eviction->len);
     me->host->ops->event(me->host, ticket, HF_EVENT_LOST);
-    answer(me, ticket, wish, 'y');
+    answer(me, ticket, eviction, 'y');
 }

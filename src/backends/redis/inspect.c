@@ -55,14 +55,14 @@ static void survey_free(struct survey *survey)
     hf__free(survey);
 }
 
-void inspect_done(struct redis_session *me)
+void hf__redis_inspect_done(struct redis_session *me)
 {
     for (struct hf_link *link; (link = hf__list_first(&me->surveys));)
         survey_free(HF_CONTAINER(link, struct survey, link));
 }
 
 /* Its calls go on, and end with nobody to tell. */
-void inspect_forget(struct redis_session *me, const void *request)
+void hf__redis_inspect_forget(struct redis_session *me, const void *request)
 {
     for (HF_EACH(link, &me->surveys)) {
         struct survey *survey = HF_CONTAINER(link, struct survey, link);
@@ -159,7 +159,7 @@ static int row_kind(const struct row *row)
 
 static char letter_at(const struct resp *nodes, size_t row, size_t index)
 {
-    const struct resp *value = resp_at(nodes, row, index);
+    const struct resp *value = hf__redis_resp_at(nodes, row, index);
     return value && value->type == RESP_TEXT && value->len ? *value->text : '\0';
 }
 
@@ -189,8 +189,8 @@ static bool read_row(const struct resp *nodes, size_t index, struct row *row)
     row->letters[0] = letter_at(nodes, index, 0);
     row->letters[1] = letter_at(nodes, index, 1);
     for (size_t i = 3; i < ROW_PARTS - 1; i++)
-        resp_number(resp_at(nodes, index, i), &row->number[i]);
-    split_details(resp_at(nodes, index, ROW_PARTS - 1), row);
+        hf__redis_resp_number(hf__redis_resp_at(nodes, index, i), &row->number[i]);
+    split_details(hf__redis_resp_at(nodes, index, ROW_PARTS - 1), row);
     return true;
 }
 
@@ -257,9 +257,10 @@ static bool page_told(struct redis_session *me, struct survey *survey, size_t in
 {
     int64_t section;
     struct row row;
-    const struct resp *place = resp_at(nodes, 0, 1), *rows = resp_at(nodes, 0, 2);
+    const struct resp *place = hf__redis_resp_at(nodes, 0, 1),
+                      *rows = hf__redis_resp_at(nodes, 0, 2);
     if (!place || place->type != RESP_TEXT || !rows || rows->type != RESP_ARRAY ||
-        !resp_number(resp_at(nodes, 0, 0), &section))
+        !hf__redis_resp_number(hf__redis_resp_at(nodes, 0, 0), &section))
         return false;
     uint32_t first = (uint32_t)(rows - nodes);
     for (uint32_t i = first + 1; i < rows->next; i = nodes[i].next)
@@ -282,7 +283,7 @@ static void inspect_reply(void *session, void *subject, uint64_t word,
     struct redis_session *me = session;
     struct survey *survey = subject;
     hf_error why;
-    int rc = reply_error(nodes, gone, &why);
+    int rc = hf__redis_reply_error(nodes, gone, &why);
     bool early = word >> 32 != survey->flight;
     if (rc == 0 && !early && survey->request && survey->rc == 0 &&
         !page_told(me, survey, (uint32_t)word, nodes))
@@ -299,13 +300,13 @@ static void ask_page(struct redis_session *me, struct survey *survey, size_t ind
     const char *name = name_at(survey, index);
     struct keys keys;
     struct args args;
-    keys_fill(&keys, inspect_keys, name, strlen(name));
-    args_init(&args);
-    args_number(&args, section);
-    args_text(&args, place, place_len);
+    hf__redis_keys_fill(&keys, inspect_keys, name, strlen(name));
+    hf__redis_args_init(&args);
+    hf__redis_args_number(&args, section);
+    hf__redis_args_text(&args, place, place_len);
     survey->under_way++;
-    hf__redis_conn_eval(me->conn, &script_inspect, keys.key, keys.count, args.arg,
-                        args.count, inspect_reply, survey,
+    hf__redis_conn_eval(me->conn, &hf__redis_script_inspect, keys.key, keys.count,
+                        args.arg, args.count, inspect_reply, survey,
                         (uint64_t)survey->flight << 32 | index);
 }
 
@@ -336,10 +337,10 @@ static bool name_of_key(const struct survey *survey, const struct resp *key,
     const char *prefix = survey->request->name;
     size_t plen = strlen(prefix);
     *ret_name = (struct resp_arg){ key->text, key->len };
-    if (survey->hashes &&
-        (resp_begins(key, "holdfast_") || resp_begins(key, "redisson_")))
+    if (survey->hashes && (hf__redis_resp_begins(key, "holdfast_") ||
+                           hf__redis_resp_begins(key, "redisson_")))
         return false;
-    if (!survey->hashes && !key_names(key->text, key->len, ret_name))
+    if (!survey->hashes && !hf__redis_key_parse(key->text, key->len, ret_name))
         return false;
     return ret_name->len <= HF_NAME_MAX && ret_name->len >= plen &&
            memcmp(ret_name->text, prefix, plen) == 0;
@@ -364,10 +365,10 @@ static void scan_reply(void *session, void *subject, uint64_t word,
     struct survey *survey = subject;
     hf_error why;
     static const struct resp_arg start = { "0", 1 };
-    int rc = reply_error(nodes, gone, &why);
+    int rc = hf__redis_reply_error(nodes, gone, &why);
     survey_heard(me, survey, nodes);
-    const struct resp *cursor = rc == 0 ? resp_at(nodes, 0, 0) : NULL;
-    const struct resp *found = rc == 0 ? resp_at(nodes, 0, 1) : NULL;
+    const struct resp *cursor = rc == 0 ? hf__redis_resp_at(nodes, 0, 0) : NULL;
+    const struct resp *found = rc == 0 ? hf__redis_resp_at(nodes, 0, 1) : NULL;
     if (rc == 0 &&
         (!cursor || cursor->type != RESP_TEXT || !found || found->type != RESP_ARRAY))
         rc = hf__fail(&why, HF_ECORRUPT, "the server's answer to SCAN makes no sense");
@@ -375,7 +376,8 @@ static void scan_reply(void *session, void *subject, uint64_t word,
         survey_fail(survey, rc, &why);
     if (rc == 0 && survey->request)
         keep_names(survey, nodes, (size_t)(found - nodes));
-    if (rc == 0 && survey->request && survey->rc == 0 && !resp_is(cursor, "0")) {
+    if (rc == 0 && survey->request && survey->rc == 0 &&
+        !hf__redis_resp_is(cursor, "0")) {
         struct resp_arg next = { cursor->text, cursor->len };
         scan(me, survey, &next);
     } else if (!survey->hashes && survey->request && survey->rc == 0) {
@@ -416,7 +418,7 @@ static void scan(struct redis_session *me, struct survey *survey,
     hf__redis_conn_send(me->conn, args, survey->hashes ? 8 : 6, scan_reply, survey, 0);
 }
 
-void redis_inspect(struct redis_session *me, struct hf_request *request)
+void hf__redis_inspect(struct redis_session *me, struct hf_request *request)
 {
     static const struct resp_arg start = { "0", 1 };
     struct survey *survey = hf__alloc(sizeof(*survey));

@@ -11,7 +11,7 @@
  * the queue of the fair lock and the permits cannot be told apart. There `{x}` is
  * refused, and the scripts of other kinds get a key in place of it that nobody writes.
  *
- * And a name must not be a key of another name: see name_check().
+ * And a name must not be a key of another name: see hf__redis_name_check().
  */
 #include "keys.h"
 
@@ -84,7 +84,7 @@ static bool is_wrapped(const char *name, size_t len)
            !has_tag(name + 1, len - 1);
 }
 
-size_t key_write(char *out, enum key_name which, const char *name, size_t len)
+size_t hf__redis_key_write(char *out, enum key_name which, const char *name, size_t len)
 {
     static const char gate[] = "redisson_countdownlatch__channel__";
     char *at = out;
@@ -111,7 +111,7 @@ size_t key_write(char *out, enum key_name which, const char *name, size_t len)
     return (size_t)(at - out);
 }
 
-bool key_names(const char *key, size_t len, struct resp_arg *ret_name)
+bool hf__redis_key_parse(const char *key, size_t len, struct resp_arg *ret_name)
 {
     const char *before = parts[KEY_INFO].before;
     size_t skip = strlen(before) + 1;
@@ -127,30 +127,31 @@ bool key_names(const char *key, size_t len, struct resp_arg *ret_name)
     return is_wrapped(key, len) && len > 2;
 }
 
-void keys_init(struct keys *keys)
+void hf__redis_keys_init(struct keys *keys)
 {
     keys->count = 0;
     keys->at = keys->text;
 }
 
-void keys_add(struct keys *keys, enum key_name which, const char *name, size_t len)
+void hf__redis_keys_add(struct keys *keys, enum key_name which, const char *name,
+                        size_t len)
 {
     struct resp_arg *key = &keys->key[keys->count++];
     key->text = keys->at;
-    key->len = key_write(keys->at, which, name, len);
+    key->len = hf__redis_key_write(keys->at, which, name, len);
     keys->at += key->len;
 }
 
-void keys_fill(struct keys *keys, const enum key_name *list, const char *name,
-               size_t len)
+void hf__redis_keys_fill(struct keys *keys, const enum key_name *list, const char *name,
+                         size_t len)
 {
-    keys_init(keys);
+    hf__redis_keys_init(keys);
     for (; *list != KEY_END; list++)
-        keys_add(keys, *list, name, len);
+        hf__redis_keys_add(keys, *list, name, len);
 }
 
-void keys_add_done(struct keys *keys, const char *name, size_t len,
-                   const struct hf_id *id)
+void hf__redis_keys_add_done(struct keys *keys, const char *name, size_t len,
+                             const struct hf_id *id)
 {
     struct resp_arg *key = &keys->key[keys->count++];
     char *at = append_ours(keys->at, done_prefix, name, len);
@@ -206,8 +207,8 @@ static const char *taken_suffix(const char *name, size_t len)
     return NULL;
 }
 
-int name_check(enum redis_layout layout, int kind, const char *name, size_t len,
-               hf_error *why)
+int hf__redis_name_check(enum redis_layout layout, int kind, const char *name,
+                         size_t len, hf_error *why)
 {
     const char *prefix = taken_prefix(name, len);
     if (prefix)
@@ -232,8 +233,8 @@ int name_check(enum redis_layout layout, int kind, const char *name, size_t len,
 
 /* ---- Owners ---------------------------------------------------------------------- */
 
-size_t owner_write(char out[OWNER_SIZE], enum redis_layout layout,
-                   const struct hf_id *id)
+size_t hf__redis_owner_write(char out[OWNER_SIZE], enum redis_layout layout,
+                             const struct hf_id *id)
 {
     static const unsigned char lengths[] = { 8, 4, 4, 4, 12 };
     char hex[2 * sizeof(*id)];
@@ -252,9 +253,10 @@ size_t owner_write(char out[OWNER_SIZE], enum redis_layout layout,
     return OWNER_SIZE;
 }
 
-bool owner_is(const char *text, size_t len, const struct hf_id *id)
+bool hf__redis_owner_is(const char *text, size_t len, const struct hf_id *id)
 {
     char owner[OWNER_SIZE];
     enum redis_layout layout = len == OWNER_SIZE ? LAYOUT_REDISSON : LAYOUT_SIMPLE;
-    return owner_write(owner, layout, id) == len && memcmp(text, owner, len) == 0;
+    return hf__redis_owner_write(owner, layout, id) == len &&
+           memcmp(text, owner, len) == 0;
 }

@@ -38,33 +38,35 @@ enum key_name {
     KEY_END,
 };
 
-void keys_init(struct keys *keys);
-void keys_add(struct keys *keys, enum key_name which, const char *name, size_t len);
+void hf__redis_keys_init(struct keys *keys);
+void hf__redis_keys_add(struct keys *keys, enum key_name which, const char *name,
+                        size_t len);
 /* All of `list`, which ends with KEY_END. */
-void keys_fill(struct keys *keys, const enum key_name *list, const char *name,
-               size_t len);
+void hf__redis_keys_fill(struct keys *keys, const enum key_name *list, const char *name,
+                         size_t len);
 
 /* `which` of `name`, written to `out` (KEY_SIZE bytes are enough). */
-size_t key_write(char *out, enum key_name which, const char *name, size_t len);
+size_t hf__redis_key_write(char *out, enum key_name which, const char *name,
+                           size_t len);
 
 /* The name whose INFO key this is; false if it is none. */
-bool key_names(const char *key, size_t len, struct resp_arg *ret_name);
+bool hf__redis_key_parse(const char *key, size_t len, struct resp_arg *ret_name);
 
 /* holdfast_done:{name}:<hex of id>: a change that was made under this id. */
-void keys_add_done(struct keys *keys, const char *name, size_t len,
-                   const struct hf_id *id);
+void hf__redis_keys_add_done(struct keys *keys, const char *name, size_t len,
+                             const struct hf_id *id);
 
 enum redis_layout { LAYOUT_REDISSON, LAYOUT_SIMPLE };
 
 /* Whether a lock of this kind (0: none in particular) may have the name: HF_EINVAL if
  * it would be a key of another name, or could not be told from another name's. */
-int name_check(enum redis_layout layout, int kind, const char *name, size_t len,
-               hf_error *why);
+int hf__redis_name_check(enum redis_layout layout, int kind, const char *name,
+                         size_t len, hf_error *why);
 
 /* The owner of a ticket: as Redisson writes owners (a UUID, a colon, a thread), or the
  * value of a simple lock, 32 hex digits. Written to `out`, and its length. */
-size_t owner_write(char out[OWNER_SIZE], enum redis_layout layout,
-                   const struct hf_id *id);
-bool owner_is(const char *text, size_t len, const struct hf_id *id);
+size_t hf__redis_owner_write(char out[OWNER_SIZE], enum redis_layout layout,
+                             const struct hf_id *id);
+bool hf__redis_owner_is(const char *text, size_t len, const struct hf_id *id);
 
 #endif

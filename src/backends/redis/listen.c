@@ -35,7 +35,7 @@ static struct hf_link *bucket_of(struct redis_session *me, const char *channel,
     return &me->listeners[hf__text_hash(channel, len) % LISTENER_BUCKETS];
 }
 
-void listen_start(struct redis_session *me)
+void hf__redis_listen_start(struct redis_session *me)
 {
     for (size_t i = 0; i < LISTENER_BUCKETS; i++)
         hf__list_init(&me->listeners[i]);
@@ -53,14 +53,15 @@ static size_t channel_write(char *out, const struct hf_ticket *ticket)
         [HF_READ] = KEY_RW,       [HF_WRITE] = KEY_RW,          [HF_PERMITS] = KEY_SC,
         [HF_EXPIRING] = KEY_SC,   [HF_LATCH] = KEY_GATE,
     };
-    size_t len = key_write(out, names[ticket->kind], ticket->name, ticket->name_len);
+    size_t len =
+        hf__redis_key_write(out, names[ticket->kind], ticket->name, ticket->name_len);
     if (ticket->kind != HF_FAIR)
         return len;
     out[len++] = ':'; /* the fair lock calls each waiter by its name */
-    return len + owner_write(out + len, LAYOUT_REDISSON, &ticket->id);
+    return len + hf__redis_owner_write(out + len, LAYOUT_REDISSON, &ticket->id);
 }
 
-int listen_to(struct redis_session *me, struct hf_ticket *ticket)
+int hf__redis_listen_to(struct redis_session *me, struct hf_ticket *ticket)
 {
     char channel[KEY_SIZE + OWNER_SIZE + 1];
     if (listener_of(ticket))
@@ -83,7 +84,7 @@ int listen_to(struct redis_session *me, struct hf_ticket *ticket)
     return rc;
 }
 
-void listen_end(struct redis_session *me, struct hf_ticket *ticket)
+void hf__redis_listen_end(struct redis_session *me, struct hf_ticket *ticket)
 {
     struct listener *listener = listener_of(ticket);
     if (!listener)
@@ -94,7 +95,7 @@ void listen_end(struct redis_session *me, struct hf_ticket *ticket)
     hf__free(listener);
 }
 
-void listen_done(struct redis_session *me)
+void hf__redis_listen_done(struct redis_session *me)
 {
     for (size_t i = 0; i < LISTENER_BUCKETS; i++)
         for (struct hf_link *link; (link = hf__list_first(&me->listeners[i]));) {
@@ -134,7 +135,7 @@ static void channel_speaks(struct redis_session *me, const char *channel,
     }
 }
 
-void redis_subscribed(void *session, const char *channel, size_t channel_len)
+void hf__redis_subscribed(void *session, const char *channel, size_t channel_len)
 {
     channel_speaks(session, channel, channel_len, NULL, 0);
 }
@@ -178,12 +179,12 @@ static void inbox_granted(struct redis_session *me, struct hf_ticket *ticket,
     int64_t asked = (int64_t)ticket->store[2];
     if (!next_number(&at, end, &token) || !next_number(&at, end, &span) ||
         !next_number(&at, end, &ttl) || !asked ||
-        !grant_read(&grant, ticket, (int64_t)token, (int64_t)span, (int64_t)ttl,
-                    asked)) {
+        !hf__redis_grant_read(&grant, ticket, (int64_t)token, (int64_t)span,
+                              (int64_t)ttl, asked)) {
         me->host->ops->notice(me->host, ticket);
         return;
     }
-    listen_end(me, ticket);
+    hf__redis_listen_end(me, ticket);
     if (me->host->ops->now(me->host) - asked > grant.ttl_ns / 4)
         me->host->ops->notice(me->host, ticket);
     else
@@ -205,16 +206,17 @@ static void inbox_later(struct redis_session *me, struct hf_ticket *ticket,
 static void inbox_evict(struct redis_session *me, struct hf_ticket *ticket,
                         const char *at, const char *end)
 {
-    struct evict_wish wish;
-    if (!next_number(&at, end, &wish.token) || !next_number(&at, end, &wish.first))
+    struct eviction eviction;
+    if (!next_number(&at, end, &eviction.token) ||
+        !next_number(&at, end, &eviction.first))
         return;
     struct resp_arg id = next_word(&at, end);
-    if (id.len != 2 * sizeof(wish.id) ||
-        !hf__hex_decode(id.text, &wish.id, sizeof(wish.id)))
+    if (id.len != 2 * sizeof(eviction.id) ||
+        !hf__hex_decode(id.text, &eviction.id, sizeof(eviction.id)))
         return;
-    wish.details = at;
-    wish.len = (size_t)(end - at);
-    evict_asked(me, ticket, &wish);
+    eviction.details = at;
+    eviction.len = (size_t)(end - at);
+    hf__redis_evict_asked(me, ticket, &eviction);
 }
 
 /* Another client asks the holder of this token to let go, or with 0 whoever holds. */
@@ -223,7 +225,7 @@ static void inbox_revoke(struct redis_session *me, struct hf_ticket *ticket,
 {
     uint64_t token, first;
     if (next_number(&at, end, &token) && next_number(&at, end, &first) && token != 0 &&
-        token != evict_token_now(ticket, first))
+        token != hf__redis_evict_token_now(ticket, first))
         return; /* it was handed on since */
     me->host->ops->event(me->host, ticket, HF_EVENT_REVOKED);
 }
@@ -256,7 +258,7 @@ static void inbox_message(struct redis_session *me, const char *at, const char *
         inbox_evict(me, ticket, at, end);
         break;
     case 'l':
-        evict_tell_reason(me, ticket, at, (size_t)(end - at));
+        hf__redis_evict_reason(me, ticket, at, (size_t)(end - at));
         me->host->ops->event(me->host, ticket, HF_EVENT_LOST);
         break;
     case 'r':
@@ -267,8 +269,8 @@ static void inbox_message(struct redis_session *me, const char *at, const char *
     }
 }
 
-void redis_message(void *session, const char *channel, size_t channel_len,
-                   const char *payload, size_t len)
+void hf__redis_message(void *session, const char *channel, size_t channel_len,
+                       const char *payload, size_t len)
 {
     struct redis_session *me = session;
     if (channel_len == INBOX_SIZE && memcmp(channel, me->inbox, INBOX_SIZE) == 0)

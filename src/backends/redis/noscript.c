@@ -138,12 +138,12 @@ static void attempt_answered(void *session, void *subject, uint64_t word,
     struct hf_ticket *ticket = job->ticket;
     hf_error why;
     int64_t token = 0, left = -1;
-    int rc = reply_error(nodes, gone, &why);
-    const struct resp *set = rc == 0 ? resp_at(nodes, 0, 1) : NULL;
-    const struct resp *value = rc == 0 ? resp_at(nodes, 0, 3) : NULL;
+    int rc = hf__redis_reply_error(nodes, gone, &why);
+    const struct resp *set = rc == 0 ? hf__redis_resp_at(nodes, 0, 1) : NULL;
+    const struct resp *value = rc == 0 ? hf__redis_resp_at(nodes, 0, 3) : NULL;
     if (rc == 0 && ticket &&
-        (!value || !resp_number(resp_at(nodes, 0, 0), &token) ||
-         !resp_number(resp_at(nodes, 0, 2), &left))) {
+        (!value || !hf__redis_resp_number(hf__redis_resp_at(nodes, 0, 0), &token) ||
+         !hf__redis_resp_number(hf__redis_resp_at(nodes, 0, 2), &left))) {
         rc = hf__redis_ticket_bad_reply(ticket, &why);
         hf__redis_conn_distrust(me->conn);
     }
@@ -159,8 +159,8 @@ static void attempt_answered(void *session, void *subject, uint64_t word,
     bool new = set->type != RESP_NIL && set->type != RESP_ERROR;
     int64_t ttl = new ? job->ttl_ns / HF_NS_PER_MS : left; /* a repeat: what is left */
     int64_t first = token >= ticket->reserve ? token - ticket->reserve + 1 : 0;
-    if (ours &&
-        !grant_read(&grant, ticket, first, ticket->reserve, ttl, job->sent_ns)) {
+    if (ours && !hf__redis_grant_read(&grant, ticket, first, ticket->reserve, ttl,
+                                      job->sent_ns)) {
         hf__redis_ticket_bad_reply(ticket, &why);
         job_end(me, job, &why);
         return;
@@ -174,7 +174,8 @@ static void attempt_answered(void *session, void *subject, uint64_t word,
     } else if (busy) {
         me->host->ops->busy(me->host, ticket);
     } else {
-        me->host->ops->queued(me->host, ticket, poll_ms(me, left) * HF_NS_PER_MS);
+        me->host->ops->queued(me->host, ticket,
+                              hf__redis_poll_ms(me, left) * HF_NS_PER_MS);
     }
 }
 
@@ -184,11 +185,11 @@ static void job_attempt(struct redis_session *me, struct job *job)
     struct args numbers;
     const struct hf_ticket *ticket = job->ticket;
     struct resp_arg name = { job->name, job->name_len };
-    struct resp_arg key = { token,
-                            key_write(token, KEY_TOKEN, job->name, job->name_len) };
-    args_init(&numbers);
-    args_number(&numbers, ticket->reserve);
-    args_number(&numbers, ttl_ms(ticket));
+    struct resp_arg key = { token, hf__redis_key_write(token, KEY_TOKEN, job->name,
+                                                       job->name_len) };
+    hf__redis_args_init(&numbers);
+    hf__redis_args_number(&numbers, ticket->reserve);
+    hf__redis_args_number(&numbers, hf__redis_ttl_ms(ticket));
     struct resp_arg count[] = { { "INCRBY", 6 }, key, numbers.arg[0] };
     struct resp_arg set[] = { { "SET", 3 }, name,        { job->value, job->value_len },
                               { "NX", 2 },  { "PX", 2 }, numbers.arg[1] };
@@ -217,13 +218,13 @@ static void change_answered(void *session, void *subject, uint64_t word,
     struct job *job = subject;
     hf_error why;
     int64_t changed = 0;
-    int rc = reply_error(nodes, gone, &why);
+    int rc = hf__redis_reply_error(nodes, gone, &why);
     if (rc != 0) {
         job_end(me, job, &why);
         return;
     }
-    const struct resp *first = resp_at(nodes, 0, 0);
-    bool ours = first && resp_number(first, &changed) && changed == 1;
+    const struct resp *first = hf__redis_resp_at(nodes, 0, 0);
+    bool ours = first && hf__redis_resp_number(first, &changed) && changed == 1;
     struct job copy = *job;
     job_end(me, job, NULL);
     if (copy.ticket)
@@ -234,8 +235,8 @@ static void change(struct redis_session *me, struct job *job)
 {
     struct args numbers;
     struct resp_arg name = { job->name, job->name_len };
-    args_init(&numbers);
-    args_number(&numbers, job->ttl_ns / HF_NS_PER_MS);
+    hf__redis_args_init(&numbers);
+    hf__redis_args_number(&numbers, job->ttl_ns / HF_NS_PER_MS);
     struct resp_arg drop[] = { { "DEL", 3 }, name };
     struct resp_arg renew[] = { { "PEXPIRE", 7 }, name, numbers.arg[0] };
     send_word(me, "MULTI", ignore_reply, NULL);
@@ -254,7 +255,7 @@ static void value_read(void *session, void *subject, uint64_t word,
     struct redis_session *me = session;
     struct job *job = subject;
     hf_error why;
-    int rc = reply_error(nodes, gone, &why);
+    int rc = hf__redis_reply_error(nodes, gone, &why);
     bool ours = rc == 0 && nodes[0].type == RESP_TEXT &&
                 nodes[0].len == job->value_len &&
                 memcmp(nodes[0].text, job->value, job->value_len) == 0;
@@ -321,8 +322,8 @@ static void job_add(struct redis_session *me, enum job_kind kind,
     }
     job->kind = kind;
     job->ticket = ticket;
-    job->ttl_ns = ttl_ms(ticket) * HF_NS_PER_MS;
-    job->value_len = owner_write(job->value, LAYOUT_SIMPLE, &ticket->id);
+    job->ttl_ns = hf__redis_ttl_ms(ticket) * HF_NS_PER_MS;
+    job->value_len = hf__redis_owner_write(job->value, LAYOUT_SIMPLE, &ticket->id);
     job->name_len = ticket->name_len;
     memcpy(job->name, ticket->name, ticket->name_len);
     hf__list_push_back(&me->jobs, &job->link);

@@ -196,8 +196,8 @@ static void redis_down(void *session, const hf_error *why)
 static const struct conn_user conn_user = {
     .up = redis_up,
     .down = redis_down,
-    .message = redis_message,
-    .subscribed = redis_subscribed,
+    .message = hf__redis_message,
+    .subscribed = hf__redis_subscribed,
 };
 
 static int redis_open(void *session, struct hf_host *host, const struct hf_url *url,
@@ -210,8 +210,8 @@ static int redis_open(void *session, struct hf_host *host, const struct hf_url *
     hf__list_init(&me->batches);
     hf__list_init(&me->surveys);
     hf__list_init(&me->jobs);
-    evict_start(me);
-    listen_start(me);
+    hf__redis_evict_start(me);
+    hf__redis_listen_start(me);
     write_details(me);
     int rc = name_inbox(me, why);
     if (rc == 0)
@@ -241,11 +241,11 @@ static void redis_close(void *session, bool forked)
         if (hf__redis_tickets_withdraw(me) > 0 && left > 0)
             hf__redis_conn_drain(me->conn, left < FAREWELL_NS ? left : FAREWELL_NS);
     }
-    evict_done(me);
+    hf__redis_evict_done(me);
     hf__redis_conn_close(me->conn, forked);
-    listen_done(me);
-    renew_done(me);
-    inspect_done(me);
+    hf__redis_listen_done(me);
+    hf__redis_renew_done(me);
+    hf__redis_inspect_done(me);
     hf__redis_noscript_done(me);
     hf__free(me->numbers);
 }
@@ -261,9 +261,9 @@ static void redis_forget(void *session, const void *ticket_or_request)
 {
     struct redis_session *me = session;
     hf__redis_conn_forget(me->conn, ticket_or_request);
-    renew_forget(me, ticket_or_request);
-    inspect_forget(me, ticket_or_request);
-    evict_forget(me, ticket_or_request);
+    hf__redis_renew_forget(me, ticket_or_request);
+    hf__redis_inspect_forget(me, ticket_or_request);
+    hf__redis_evict_forget(me, ticket_or_request);
     hf__redis_noscript_forget(me, ticket_or_request);
     hf__redis_tickets_forget(me, ticket_or_request);
 }
@@ -286,11 +286,11 @@ const struct hf_backend hf__backend_redis = {
     .default_ttl_ns = DEFAULT_LEASE_MS * HF_NS_PER_MS,
     .open = redis_open,
     .close = redis_close,
-    .attempt = redis_attempt,
-    .withdraw = redis_withdraw,
-    .renew = redis_renew,
+    .attempt = hf__redis_attempt,
+    .withdraw = hf__redis_withdraw,
+    .renew = hf__redis_renew,
     .interest = redis_interest,
-    .ask = redis_ask,
+    .ask = hf__redis_ask,
     .forget = redis_forget,
-    .pass = redis_pass,
+    .pass = hf__redis_pass,
 };

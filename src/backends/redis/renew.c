@@ -26,7 +26,7 @@ struct batch {
     } of[];
 };
 
-void renew_forget(struct redis_session *me, const void *ticket)
+void hf__redis_renew_forget(struct redis_session *me, const void *ticket)
 {
     for (HF_EACH(link, &me->batches)) {
         struct batch *batch = HF_CONTAINER(link, struct batch, link);
@@ -42,7 +42,7 @@ static void batch_free(struct batch *batch)
     hf__free(batch);
 }
 
-void renew_done(struct redis_session *me)
+void hf__redis_renew_done(struct redis_session *me)
 {
     for (struct hf_link *link; (link = hf__list_first(&me->batches));)
         batch_free(HF_CONTAINER(link, struct batch, link));
@@ -52,7 +52,7 @@ static enum hf_renewal answer_of(const struct resp *nodes, size_t index,
                                  enum hf_renew_mode mode)
 {
     int64_t held;
-    if (!nodes || !resp_number(resp_at(nodes, 0, index), &held))
+    if (!nodes || !hf__redis_resp_number(hf__redis_resp_at(nodes, 0, index), &held))
         return HF_RENEWAL_UNKNOWN;
     if (!held)
         return HF_RENEWAL_LOST;
@@ -102,7 +102,7 @@ static char *load_key(struct resp_arg *key, char *at, enum key_name which,
                       const struct hf_ticket *ticket)
 {
     key->text = at;
-    key->len = key_write(at, which, ticket->name, ticket->name_len);
+    key->len = hf__redis_key_write(at, which, ticket->name, ticket->name_len);
     return at + key->len;
 }
 
@@ -117,15 +117,16 @@ static char *load_ticket(const struct redis_session *me, struct load *load,
     at = load_key(&keys[1], at, KEY_INFO, ticket);
     at = load_key(&keys[2], at, third_key(ticket->kind), ticket);
 
-    args_init(&number);
-    args_number(&number, mode == HF_RENEW ? ttl_ms(ticket) : 0);
+    hf__redis_args_init(&number);
+    hf__redis_args_number(&number, mode == HF_RENEW ? hf__redis_ttl_ms(ticket) : 0);
     memcpy(load->text[index].ttl, number.arg[0].text, number.arg[0].len);
-    load->text[index].letter = kind_letter(me, ticket->kind);
-    size_t owner = owner_write(load->text[index].owner, me->layout, &ticket->id);
+    load->text[index].letter = hf__redis_kind_letter(me, ticket->kind);
+    size_t owner =
+        hf__redis_owner_write(load->text[index].owner, me->layout, &ticket->id);
     args[0] = (struct resp_arg){ &load->text[index].letter, 1 };
     args[1] = (struct resp_arg){ load->text[index].owner, owner };
     args[2] = (struct resp_arg){ load->text[index].ttl, number.arg[0].len };
-    args_number(&number, (int64_t)ticket->store[3]);
+    hf__redis_args_number(&number, (int64_t)ticket->store[3]);
     memcpy(load->text[index].token, number.arg[1].text, number.arg[1].len);
     args[3] = (struct resp_arg){ load->text[index].token, number.arg[1].len };
     return at;
@@ -149,19 +150,20 @@ static void renew_some(struct redis_session *me, struct hf_ticket *const *ticket
     char *at = load->names;
     for (size_t i = 0; i < count; i++) {
         batch->of[i].ticket = tickets[i];
-        batch->of[i].ttl_ns = ttl_ms(tickets[i]) * HF_NS_PER_MS;
+        batch->of[i].ttl_ns = hf__redis_ttl_ms(tickets[i]) * HF_NS_PER_MS;
         at = load_ticket(me, load, i, at, tickets[i], mode);
     }
     batch->mode = mode;
     batch->count = (uint32_t)count;
     hf__list_push_back(&me->batches, &batch->link);
-    hf__redis_conn_eval(me->conn, &script_renew, load->keys, KEYS_EACH * count,
-                        load->args, ARGS_EACH * count, renew_reply, batch, 0);
+    hf__redis_conn_eval(me->conn, &hf__redis_script_renew, load->keys,
+                        KEYS_EACH * count, load->args, ARGS_EACH * count, renew_reply,
+                        batch, 0);
     hf__free(load);
 }
 
-void redis_renew(void *session, struct hf_ticket *const *tickets, size_t count,
-                 enum hf_renew_mode mode)
+void hf__redis_renew(void *session, struct hf_ticket *const *tickets, size_t count,
+                     enum hf_renew_mode mode)
 {
     struct redis_session *me = session;
     for (size_t i = 0; !me->scripts && i < count; i++)

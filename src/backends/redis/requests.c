@@ -17,7 +17,7 @@ typedef int verb_reply(struct redis_session *me, struct hf_request *request,
 
 static int number(const struct resp *value, int64_t *ret_number)
 {
-    return resp_number(value, ret_number) ? 0 : HF_ECORRUPT;
+    return hf__redis_resp_number(value, ret_number) ? 0 : HF_ECORRUPT;
 }
 
 /* ---- Latch ----------------------------------------------------------------------- */
@@ -64,9 +64,9 @@ static int cell_was_read(struct redis_session *me, struct hf_request *request,
     int64_t version;
     if (nodes[0].type == RESP_NIL)
         return HF_ENOENT;
-    const struct resp *data = resp_at(nodes, 0, 1);
-    if (number(resp_at(nodes, 0, 0), &version) != 0 || version <= 0 || !data ||
-        data->type != RESP_TEXT || data->len > HF_CELL_MAX)
+    const struct resp *data = hf__redis_resp_at(nodes, 0, 1);
+    if (number(hf__redis_resp_at(nodes, 0, 0), &version) != 0 || version <= 0 ||
+        !data || data->type != RESP_TEXT || data->len > HF_CELL_MAX)
         return HF_ECORRUPT;
     me->host->ops->cell_data(me->host, request, data->text, data->len);
     request->result = (uint64_t)version;
@@ -79,8 +79,8 @@ static int cell_was_set(struct redis_session *me, struct hf_request *request,
     (void)me;
     (void)sent_ns;
     int64_t done, version;
-    if (number(resp_at(nodes, 0, 0), &done) != 0 ||
-        number(resp_at(nodes, 0, 1), &version) != 0)
+    if (number(hf__redis_resp_at(nodes, 0, 0), &done) != 0 ||
+        number(hf__redis_resp_at(nodes, 0, 1), &version) != 0)
         return HF_ECORRUPT;
     if (!done)
         return HF_ESTALE;
@@ -93,9 +93,10 @@ static int cell_was_set(struct redis_session *me, struct hf_request *request,
 /* ---- Repair ---------------------------------------------------------------------- */
 
 /* Whatever kind it is: all the keys a lock can have. */
-const enum key_name evict_keys[] = { KEY_NAME, KEY_TOKEN,    KEY_INFO,    KEY_QUEUE,
-                                     KEY_FAIR, KEY_PATIENCE, KEY_CHANNEL, KEY_RW,
-                                     KEY_SC,   KEY_PERMITS,  KEY_TIMEOUT, KEY_END };
+const enum key_name hf__redis_evict_keys[] = { KEY_NAME,    KEY_TOKEN,   KEY_INFO,
+                                               KEY_QUEUE,   KEY_FAIR,    KEY_PATIENCE,
+                                               KEY_CHANNEL, KEY_RW,      KEY_SC,
+                                               KEY_PERMITS, KEY_TIMEOUT, KEY_END };
 
 static int some_were_there(struct redis_session *me, struct hf_request *request,
                            const struct resp *nodes, int64_t sent_ns)
@@ -121,11 +122,12 @@ static int was_adopted(struct redis_session *me, struct hf_request *request,
     int64_t token, span, ttl;
     if (nodes[0].type == RESP_NIL)
         return HF_ENOENT;
-    if (number(resp_at(nodes, 0, 0), &token) != 0 ||
-        number(resp_at(nodes, 0, 1), &span) != 0 ||
-        number(resp_at(nodes, 0, 2), &ttl) != 0)
+    if (number(hf__redis_resp_at(nodes, 0, 0), &token) != 0 ||
+        number(hf__redis_resp_at(nodes, 0, 1), &span) != 0 ||
+        number(hf__redis_resp_at(nodes, 0, 2), &ttl) != 0)
         return HF_ECORRUPT;
-    if (!grant_read(&request->grant, request->ticket, token, span, ttl, sent_ns))
+    if (!hf__redis_grant_read(&request->grant, request->ticket, token, span, ttl,
+                              sent_ns))
         return HF_ECORRUPT;
     hf__redis_number_bind(me, (uint32_t)request->store[0], request->ticket);
     request->store[0] = 0;
@@ -140,15 +142,17 @@ static const struct verb {
     bool once;                 /* with a key for the answer, last */
     verb_reply *reply;
 } verbs[] = {
-    [HF_LATCH_SET] = { &script_latch_set, latch_keys, true, latch_was_set },
-    [HF_LATCH_GET] = { &script_latch_get, latch_get_keys, false, latch_count },
-    [HF_LATCH_DOWN] = { &script_latch_down, latch_keys, true, latch_count },
-    [HF_CELL_GET] = { &script_cell_get, cell_get_keys, false, cell_was_read },
-    [HF_CELL_SET] = { &script_cell_set, cell_set_keys, true, cell_was_set },
-    [HF_EVICT] = { &script_evict, evict_keys, true, some_were_there },
-    [HF_REVOKE] = { &script_revoke, revoke_keys, false, some_were_there },
-    [HF_DOWNGRADE] = { &script_downgrade_rw, NULL, false, was_downgraded },
-    [HF_ADOPT] = { &script_adopt, NULL, false, was_adopted },
+    [HF_LATCH_SET] = { &hf__redis_script_latch_set, latch_keys, true, latch_was_set },
+    [HF_LATCH_GET] = { &hf__redis_script_latch_get, latch_get_keys, false,
+                       latch_count },
+    [HF_LATCH_DOWN] = { &hf__redis_script_latch_down, latch_keys, true, latch_count },
+    [HF_CELL_GET] = { &hf__redis_script_cell_get, cell_get_keys, false, cell_was_read },
+    [HF_CELL_SET] = { &hf__redis_script_cell_set, cell_set_keys, true, cell_was_set },
+    [HF_EVICT] = { &hf__redis_script_evict, hf__redis_evict_keys, true,
+                   some_were_there },
+    [HF_REVOKE] = { &hf__redis_script_revoke, revoke_keys, false, some_were_there },
+    [HF_DOWNGRADE] = { &hf__redis_script_downgrade_rw, NULL, false, was_downgraded },
+    [HF_ADOPT] = { &hf__redis_script_adopt, NULL, false, was_adopted },
 };
 
 static void ask_reply(void *session, void *subject, uint64_t word,
@@ -158,10 +162,10 @@ static void ask_reply(void *session, void *subject, uint64_t word,
     struct redis_session *me = session;
     struct hf_request *request = subject;
     hf_error why;
-    int rc = reply_error(nodes, gone, &why);
+    int rc = hf__redis_reply_error(nodes, gone, &why);
     int64_t asked;
     if (request->verb == HF_EVICT && number(nodes, &asked) == 0 && asked == 2) {
-        rc = evict_wait(me, request, &why);
+        rc = hf__redis_evict_wait(me, request, &why);
         if (rc != 0)
             me->host->ops->answered(me->host, request, rc, &why);
         return;
@@ -177,10 +181,10 @@ static void ask_reply(void *session, void *subject, uint64_t word,
     me->host->ops->answered(me->host, request, rc, rc ? &why : NULL);
 }
 
-void args_id(struct args *args, const struct hf_id *id)
+void hf__redis_args_id(struct args *args, const struct hf_id *id)
 {
     hf__hex_encode(id, sizeof(*id), args->at);
-    args_text(args, args->at, 2 * sizeof(*id));
+    hf__redis_args_text(args, args->at, 2 * sizeof(*id));
     args->at += 2 * sizeof(*id);
 }
 
@@ -190,29 +194,34 @@ static void add_arguments(struct args *args, const struct redis_session *me,
     const struct hf_ticket *ticket = request->ticket;
     switch (request->verb) {
     case HF_ADOPT:
-        args_text(args, owners[0], owner_write(owners[0], me->layout, &request->other));
-        args_number(args, (int64_t)request->number);
-        args_take(args, me, ticket, request->store[0], owners[1]);
+        hf__redis_args_text(
+            args, owners[0],
+            hf__redis_owner_write(owners[0], me->layout, &request->other));
+        hf__redis_args_number(args, (int64_t)request->number);
+        hf__redis_args_take(args, me, ticket, request->store[0], owners[1]);
         break;
     case HF_DOWNGRADE:
-        args_text(args, owners[0], owner_write(owners[0], me->layout, &ticket->id));
-        args_number(args, ttl_ms(ticket));
+        hf__redis_args_text(args, owners[0],
+                            hf__redis_owner_write(owners[0], me->layout, &ticket->id));
+        hf__redis_args_number(args, hf__redis_ttl_ms(ticket));
         break;
     case HF_CELL_SET:
-        args_number(args, (int64_t)request->number);
-        args_id(args, &request->id);
-        args_number(args, request->data == NULL);
-        args_text(args, request->data ? request->data : "", request->data_len);
+        hf__redis_args_number(args, (int64_t)request->number);
+        hf__redis_args_id(args, &request->id);
+        hf__redis_args_number(args, request->data == NULL);
+        hf__redis_args_text(args, request->data ? request->data : "",
+                            request->data_len);
         break;
     default:
-        args_number(args, (int64_t)request->number);
+        hf__redis_args_number(args, (int64_t)request->number);
         if (request->verb == HF_EVICT) {
-            args_letter(args, me->layout == LAYOUT_SIMPLE ? 's' : 'r');
-            args_letter(args, evict_is_overdue(me, request) ? 'f' : 'n');
+            hf__redis_args_letter(args, me->layout == LAYOUT_SIMPLE ? 's' : 'r');
+            hf__redis_args_letter(args,
+                                  hf__redis_evict_is_overdue(me, request) ? 'f' : 'n');
         }
-        args_id(args, &request->id);
+        hf__redis_args_id(args, &request->id);
         if (request->verb == HF_EVICT)
-            args_text(args, me->details, me->details_len);
+            hf__redis_args_text(args, me->details, me->details_len);
     }
 }
 
@@ -222,10 +231,11 @@ static int check_name(const struct redis_session *me, const struct hf_request *r
     int kind = request->ticket ? request->ticket->kind : 0;
     if (request->verb == HF_DIAGNOSE || request->prefix)
         return 0;
-    return name_check(me->layout, kind, request->name, request->name_len, why);
+    return hf__redis_name_check(me->layout, kind, request->name, request->name_len,
+                                why);
 }
 
-void redis_ask(void *session, struct hf_request *request)
+void hf__redis_ask(void *session, struct hf_request *request)
 {
     struct redis_session *me = session;
     const struct verb *verb = &verbs[request->verb];
@@ -238,11 +248,11 @@ void redis_ask(void *session, struct hf_request *request)
         return;
     }
     if (request->verb == HF_INSPECT) {
-        redis_inspect(me, request);
+        hf__redis_inspect(me, request);
         return;
     }
     if (request->verb == HF_DIAGNOSE) {
-        redis_diagnose(me, request);
+        hf__redis_diagnose(me, request);
         return;
     }
     if (request->verb == HF_ADOPT)
@@ -254,13 +264,14 @@ void redis_ask(void *session, struct hf_request *request)
         me->host->ops->answered(me->host, request, HF_ENOMEM, NULL);
         return;
     }
-    keys_fill(&keys, verb->keys ? verb->keys : kind_keys(me, request->ticket->kind),
-              request->name, request->name_len);
+    hf__redis_keys_fill(
+        &keys, verb->keys ? verb->keys : hf__redis_kind_keys(me, request->ticket->kind),
+        request->name, request->name_len);
     if (verb->once)
-        keys_add_done(&keys, request->name, request->name_len, &request->id);
+        hf__redis_keys_add_done(&keys, request->name, request->name_len, &request->id);
     if (request->verb == HF_CELL_SET)
-        keys_add(&keys, KEY_INFO, request->name, request->name_len);
-    args_init(&args);
+        hf__redis_keys_add(&keys, KEY_INFO, request->name, request->name_len);
+    hf__redis_args_init(&args);
     add_arguments(&args, me, request, owners);
     hf__redis_conn_eval(me->conn, verb->script, keys.key, keys.count, args.arg,
                         args.count, ask_reply, request, 0);

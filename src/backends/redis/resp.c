@@ -243,8 +243,8 @@ static bool settle(struct reader *r)
     return true;
 }
 
-enum resp_state resp_read(const char *data, size_t size, struct resp *nodes,
-                          size_t max_nodes, size_t *ret_used)
+enum resp_state hf__redis_resp_read(const char *data, size_t size, struct resp *nodes,
+                                    size_t max_nodes, size_t *ret_used)
 {
     struct reader r;
 
@@ -269,7 +269,8 @@ enum resp_state resp_read(const char *data, size_t size, struct resp *nodes,
 
 /* ---- Looking at values ----------------------------------------------------------- */
 
-const struct resp *resp_at(const struct resp *nodes, size_t array, size_t index)
+const struct resp *hf__redis_resp_at(const struct resp *nodes, size_t array,
+                                     size_t index)
 {
     const struct resp *value = &nodes[array];
     size_t at = array + 1;
@@ -287,13 +288,13 @@ static bool has_text(const struct resp *value)
                      value->type == RESP_OTHER);
 }
 
-bool resp_is(const struct resp *value, const char *text)
+bool hf__redis_resp_is(const struct resp *value, const char *text)
 {
     size_t len = strlen(text);
     return has_text(value) && value->len == len && memcmp(value->text, text, len) == 0;
 }
 
-bool resp_begins(const struct resp *value, const char *prefix)
+bool hf__redis_resp_begins(const struct resp *value, const char *prefix)
 {
     size_t len = strlen(prefix);
     return has_text(value) && value->len >= len &&
@@ -314,20 +315,20 @@ static struct resp behind(struct resp value, const char *end)
 
 /* "ERR Error running script (call to f_<sha>): @user_script:1: @user_script: 1: -OOM
  * command not allowed ..." */
-struct resp resp_cause(const struct resp *error)
+struct resp hf__redis_resp_cause(const struct resp *error)
 {
     struct resp cause = *error;
-    if (!resp_begins(error, "ERR Error running script"))
+    if (!hf__redis_resp_begins(error, "ERR Error running script"))
         return cause;
     cause = behind(cause, "): ");
-    for (int i = 0; i < 2 && resp_begins(&cause, "@user_script"); i++) {
+    for (int i = 0; i < 2 && hf__redis_resp_begins(&cause, "@user_script"); i++) {
         cause = behind(cause, ":");
         cause = behind(cause, ": ");
     }
-    return resp_begins(&cause, "-") ? behind(cause, "-") : cause;
+    return hf__redis_resp_begins(&cause, "-") ? behind(cause, "-") : cause;
 }
 
-bool resp_number(const struct resp *value, int64_t *ret_number)
+bool hf__redis_resp_number(const struct resp *value, int64_t *ret_number)
 {
     if (!value)
         return false;
@@ -374,7 +375,7 @@ static char *write_header(char *at, char mark, size_t number)
     return at;
 }
 
-size_t resp_command_size(const struct resp_arg *args, size_t count)
+size_t hf__redis_resp_command_size(const struct resp_arg *args, size_t count)
 {
     size_t size = 3 + digits_of(count);
 
@@ -383,7 +384,7 @@ size_t resp_command_size(const struct resp_arg *args, size_t count)
     return size;
 }
 
-size_t resp_command_write(char *at, const struct resp_arg *args, size_t count)
+size_t hf__redis_resp_command_write(char *at, const struct resp_arg *args, size_t count)
 {
     char *begin = at;
 

@@ -43,18 +43,20 @@ struct resp {
  * RESP_MORE. On RESP_WHOLE nodes[0] is the value and *ret_used its bytes. Attributes
  * ("|") are skipped. Linear in what it reads; a value that arrives in many pieces is
  * read again from its beginning (pieces are large; sizes are bounded). */
-enum resp_state resp_read(const char *data, size_t size, struct resp *nodes,
-                          size_t max_nodes, size_t *ret_used);
+enum resp_state hf__redis_resp_read(const char *data, size_t size, struct resp *nodes,
+                                    size_t max_nodes, size_t *ret_used);
 
 /* The element `index` of an array or push, NULL if there is none. */
-const struct resp *resp_at(const struct resp *nodes, size_t array, size_t index);
-bool resp_is(const struct resp *value, const char *text); /* equal, case counts */
-bool resp_begins(const struct resp *value, const char *prefix);
+const struct resp *hf__redis_resp_at(const struct resp *nodes, size_t array,
+                                     size_t index);
+bool hf__redis_resp_is(const struct resp *value,
+                       const char *text); /* equal, case counts */
+bool hf__redis_resp_begins(const struct resp *value, const char *prefix);
 /* What a script met, where a server before Redis 7 says that the script failed and at
  * which line; any other error as it is. */
-struct resp resp_cause(const struct resp *error);
+struct resp hf__redis_resp_cause(const struct resp *error);
 /* A number, also one written as text. */
-bool resp_number(const struct resp *value, int64_t *ret_number);
+bool hf__redis_resp_number(const struct resp *value, int64_t *ret_number);
 
 /* ---- Commands -------------------------------------------------------------------- */
 
@@ -64,7 +66,8 @@ struct resp_arg {
 };
 
 /* Bytes the command takes on the wire; and writes them, returning their number. */
-size_t resp_command_size(const struct resp_arg *args, size_t count);
-size_t resp_command_write(char *at, const struct resp_arg *args, size_t count);
+size_t hf__redis_resp_command_size(const struct resp_arg *args, size_t count);
+size_t hf__redis_resp_command_write(char *at, const struct resp_arg *args,
+                                    size_t count);
 
 #endif

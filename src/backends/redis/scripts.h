@@ -13,10 +13,10 @@ struct script {
     char sha[41];
 };
 
-#define REDIS_SCRIPT(name) extern const struct script script_##name;
+#define REDIS_SCRIPT(name) extern const struct script hf__redis_script_##name;
 #include "scripts.inc"
 #undef REDIS_SCRIPT
 
-extern const struct script *const all_scripts[]; /* ends with NULL */
+extern const struct script *const hf__redis_scripts[]; /* ends with NULL */
 
 #endif

@@ -49,30 +49,31 @@ struct redis_session {
 
 /* ---- tickets.c ------------------------------------------------------------------- */
 
-void redis_attempt(void *session, struct hf_ticket *ticket);
-void redis_withdraw(void *session, struct hf_ticket *ticket);
+void hf__redis_attempt(void *session, struct hf_ticket *ticket);
+void hf__redis_withdraw(void *session, struct hf_ticket *ticket);
 /* Asks the server to take the ticket out; `reply` may be NULL. */
-void ticket_leave(struct redis_session *me, struct hf_ticket *ticket,
-                  conn_reply *reply);
+void hf__redis_ticket_withdraw(struct redis_session *me, struct hf_ticket *ticket,
+                               conn_reply *reply);
 
 /* When to look again at a simple lock: its holder may be one of another library, which
  * says nothing when it lets go. `left`: of its lease, -1 if it has none. */
-int64_t poll_ms(struct redis_session *me, int64_t left);
+int64_t hf__redis_poll_ms(struct redis_session *me, int64_t left);
 
 /* The lease to ask for, 1 ms at least. */
-int64_t ttl_ms(const struct hf_ticket *ticket);
+int64_t hf__redis_ttl_ms(const struct hf_ticket *ticket);
 
-char kind_letter(const struct redis_session *me, int kind);
-const enum key_name *kind_keys(const struct redis_session *me, int kind);
+char hf__redis_kind_letter(const struct redis_session *me, int kind);
+const enum key_name *hf__redis_kind_keys(const struct redis_session *me, int kind);
 
 /* A reply that is an error, or none at all, as a code with a sentence. 0 if it is
  * neither. */
-int reply_error(const struct resp *nodes, const hf_error *why, hf_error *ret_why);
+int hf__redis_reply_error(const struct resp *nodes, const hf_error *why,
+                          hf_error *ret_why);
 
 /* A grant of these numbers, whose lease (ms) counts from `since_ns`. False if no grant
  * can have them: the server may be anybody. */
-bool grant_read(struct hf_grant *ret_grant, const struct hf_ticket *ticket,
-                int64_t token, int64_t span, int64_t ttl, int64_t since_ns);
+bool hf__redis_grant_read(struct hf_grant *ret_grant, const struct hf_ticket *ticket,
+                          int64_t token, int64_t span, int64_t ttl, int64_t since_ns);
 
 /* An attempt was answered by something that is no answer to it. Whatever the server
  * meant, it may have queued or granted the ticket: the first time that is uncertain,
@@ -116,51 +117,53 @@ void hf__redis_tickets_forget(struct redis_session *me, const void *ticket);
 /* ---- listen.c -------------------------------------------------------------------- */
 
 /* What the server pushes, and subscriptions to the channels of other clients. */
-void listen_start(struct redis_session *me);
-int listen_to(struct redis_session *me, struct hf_ticket *ticket);
-void listen_end(struct redis_session *me, struct hf_ticket *ticket);
-void listen_done(struct redis_session *me);
-void redis_message(void *session, const char *channel, size_t channel_len,
-                   const char *payload, size_t len);
-void redis_subscribed(void *session, const char *channel, size_t channel_len);
+void hf__redis_listen_start(struct redis_session *me);
+int hf__redis_listen_to(struct redis_session *me, struct hf_ticket *ticket);
+void hf__redis_listen_end(struct redis_session *me, struct hf_ticket *ticket);
+void hf__redis_listen_done(struct redis_session *me);
+void hf__redis_message(void *session, const char *channel, size_t channel_len,
+                       const char *payload, size_t len);
+void hf__redis_subscribed(void *session, const char *channel, size_t channel_len);
 
 /* ---- evict.c --------------------------------------------------------------------- */
 
-extern const enum key_name evict_keys[];
-void evict_start(struct redis_session *me);
-int evict_wait(struct redis_session *me, struct hf_request *request, hf_error *why);
-bool evict_is_overdue(const struct redis_session *me, const struct hf_request *request);
-void evict_forget(struct redis_session *me, const void *request);
-void evict_done(struct redis_session *me);
-struct evict_wish {
+extern const enum key_name hf__redis_evict_keys[];
+void hf__redis_evict_start(struct redis_session *me);
+int hf__redis_evict_wait(struct redis_session *me, struct hf_request *request,
+                         hf_error *why);
+bool hf__redis_evict_is_overdue(const struct redis_session *me,
+                                const struct hf_request *request);
+void hf__redis_evict_forget(struct redis_session *me, const void *request);
+void hf__redis_evict_done(struct redis_session *me);
+struct eviction {
     uint64_t token;
     uint64_t first; /* the number under which the server knows the hold */
     struct hf_id id;
     const char *details; /* of the client that wishes it */
     size_t len;
 };
-uint64_t evict_token_now(const struct hf_ticket *ticket, uint64_t first);
-void evict_asked(struct redis_session *me, struct hf_ticket *ticket,
-                 const struct evict_wish *wish);
+uint64_t hf__redis_evict_token_now(const struct hf_ticket *ticket, uint64_t first);
+void hf__redis_evict_asked(struct redis_session *me, struct hf_ticket *ticket,
+                           const struct eviction *eviction);
 /* `details` as another client wrote them: who evicted it. */
-void evict_tell_reason(struct redis_session *me, struct hf_ticket *ticket,
-                       const char *details, size_t len);
-bool redis_pass(void *session, struct hf_ticket *ticket, uint64_t token);
+void hf__redis_evict_reason(struct redis_session *me, struct hf_ticket *ticket,
+                            const char *details, size_t len);
+bool hf__redis_pass(void *session, struct hf_ticket *ticket, uint64_t token);
 
 /* ---- renew.c, requests.c, inspect.c, diagnose.c ---------------------------------- */
 
-void redis_renew(void *session, struct hf_ticket *const *tickets, size_t count,
-                 enum hf_renew_mode mode);
-void renew_forget(struct redis_session *me, const void *ticket);
-void renew_done(struct redis_session *me);
+void hf__redis_renew(void *session, struct hf_ticket *const *tickets, size_t count,
+                     enum hf_renew_mode mode);
+void hf__redis_renew_forget(struct redis_session *me, const void *ticket);
+void hf__redis_renew_done(struct redis_session *me);
 
-void redis_ask(void *session, struct hf_request *request);
+void hf__redis_ask(void *session, struct hf_request *request);
 
-void redis_inspect(struct redis_session *me, struct hf_request *request);
-void inspect_forget(struct redis_session *me, const void *request);
-void inspect_done(struct redis_session *me);
+void hf__redis_inspect(struct redis_session *me, struct hf_request *request);
+void hf__redis_inspect_forget(struct redis_session *me, const void *request);
+void hf__redis_inspect_done(struct redis_session *me);
 
-void redis_diagnose(struct redis_session *me, struct hf_request *request);
+void hf__redis_diagnose(struct redis_session *me, struct hf_request *request);
 
 /* ---- Arguments of scripts -------------------------------------------------------- */
 
@@ -172,13 +175,14 @@ struct args {
     char text[512];
 };
 
-void args_init(struct args *args);
-void args_text(struct args *args, const char *text, size_t len);
-void args_number(struct args *args, int64_t number);
-void args_letter(struct args *args, char letter);
-void args_id(struct args *args, const struct hf_id *id);
+void hf__redis_args_init(struct args *args);
+void hf__redis_args_text(struct args *args, const char *text, size_t len);
+void hf__redis_args_number(struct args *args, int64_t number);
+void hf__redis_args_letter(struct args *args, char letter);
+void hf__redis_args_id(struct args *args, const struct hf_id *id);
 /* Those of the scripts that take, for the ticket in `number` (counted from 1). */
-void args_take(struct args *args, const struct redis_session *me,
-               const struct hf_ticket *ticket, uint64_t number, char owner[OWNER_SIZE]);
+void hf__redis_args_take(struct args *args, const struct redis_session *me,
+                         const struct hf_ticket *ticket, uint64_t number,
+                         char owner[OWNER_SIZE]);
 
 #endif

@@ -67,10 +67,10 @@ int hf__redis_number_assign(struct redis_session *me, struct hf_ticket *ticket)
 
 void hf__redis_ticket_done(struct redis_session *me, struct hf_ticket *ticket)
 {
-    listen_end(me, ticket);
+    hf__redis_listen_end(me, ticket);
     if (ticket->store[0] >= ONE_REQUEST)
         hf__redis_conn_forget(me->conn, ticket);
-    renew_forget(me, ticket);
+    hf__redis_renew_forget(me, ticket);
     hf__redis_number_free(me, ticket_number(ticket));
     ticket->store[0] = 0;
 }
@@ -92,7 +92,7 @@ struct hf_ticket *hf__redis_number_find(const struct redis_session *me, uint64_t
 {
     struct hf_ticket *ticket =
         number < me->number_count ? ticket_in(me, (uint32_t)number) : NULL;
-    return ticket && owner_is(owner, owner_len, &ticket->id) ? ticket : NULL;
+    return ticket && hf__redis_owner_is(owner, owner_len, &ticket->id) ? ticket : NULL;
 }
 
 /* Core lets what it is told pass where nobody waits. */
@@ -111,7 +111,7 @@ size_t hf__redis_tickets_withdraw(struct redis_session *me)
         struct hf_ticket *ticket = ticket_in(me, number);
         if (!ticket || ticket->flags & HF_TICKET_DETACHED)
             continue;
-        ticket_leave(me, ticket, NULL);
+        hf__redis_ticket_withdraw(me, ticket, NULL);
         count++;
     }
     return count;

@@ -66,48 +66,55 @@ struct kind {
 };
 
 static const struct kind kinds[] = {
-    [HF_MUTEX] = { 'm', mutex_keys, &script_take_mutex, &script_leave_mutex },
-    [HF_REENTRANT] = { 'm', mutex_keys, &script_take_mutex, &script_leave_mutex },
-    [HF_FAIR] = { 'f', mutex_keys, &script_take_mutex, &script_leave_mutex },
-    [HF_READ] = { 'r', rw_keys, &script_take_rw, &script_leave_rw },
-    [HF_WRITE] = { 'w', rw_keys, &script_take_rw, &script_leave_rw },
-    [HF_PERMITS] = { 'p', permits_keys, &script_take_permits, &script_leave_permits },
-    [HF_EXPIRING] = { 'e', expiring_keys, &script_take_permits, &script_leave_permits },
-    [HF_LATCH] = { 'l', latch_keys, &script_latch_wait, &script_latch_leave },
+    [HF_MUTEX] = { 'm', mutex_keys, &hf__redis_script_take_mutex,
+                   &hf__redis_script_leave_mutex },
+    [HF_REENTRANT] = { 'm', mutex_keys, &hf__redis_script_take_mutex,
+                       &hf__redis_script_leave_mutex },
+    [HF_FAIR] = { 'f', mutex_keys, &hf__redis_script_take_mutex,
+                  &hf__redis_script_leave_mutex },
+    [HF_READ] = { 'r', rw_keys, &hf__redis_script_take_rw, &hf__redis_script_leave_rw },
+    [HF_WRITE] = { 'w', rw_keys, &hf__redis_script_take_rw,
+                   &hf__redis_script_leave_rw },
+    [HF_PERMITS] = { 'p', permits_keys, &hf__redis_script_take_permits,
+                     &hf__redis_script_leave_permits },
+    [HF_EXPIRING] = { 'e', expiring_keys, &hf__redis_script_take_permits,
+                      &hf__redis_script_leave_permits },
+    [HF_LATCH] = { 'l', latch_keys, &hf__redis_script_latch_wait,
+                   &hf__redis_script_latch_leave },
 };
 
-static const struct kind simple = { 's', simple_keys, &script_simple_take,
-                                    &script_simple_leave };
+static const struct kind simple = { 's', simple_keys, &hf__redis_script_simple_take,
+                                    &hf__redis_script_simple_leave };
 
 static const struct kind *kind_of(const struct redis_session *me, int kind)
 {
     return me->layout == LAYOUT_SIMPLE ? &simple : &kinds[kind];
 }
 
-char kind_letter(const struct redis_session *me, int kind)
+char hf__redis_kind_letter(const struct redis_session *me, int kind)
 {
     return kind_of(me, kind)->letter;
 }
 
-const enum key_name *kind_keys(const struct redis_session *me, int kind)
+const enum key_name *hf__redis_kind_keys(const struct redis_session *me, int kind)
 {
     return kind_of(me, kind)->keys;
 }
 
 /* ---- Arguments ------------------------------------------------------------------- */
 
-void args_init(struct args *args)
+void hf__redis_args_init(struct args *args)
 {
     args->count = 0;
     args->at = args->text;
 }
 
-void args_text(struct args *args, const char *text, size_t len)
+void hf__redis_args_text(struct args *args, const char *text, size_t len)
 {
     args->arg[args->count++] = (struct resp_arg){ text, len };
 }
 
-void args_number(struct args *args, int64_t number)
+void hf__redis_args_number(struct args *args, int64_t number)
 {
     char digits[20], *end = digits + sizeof(digits), *first = end;
     uint64_t rest = number < 0 ? 0 - (uint64_t)number : (uint64_t)number;
@@ -118,17 +125,17 @@ void args_number(struct args *args, int64_t number)
     if (number < 0)
         *--first = '-';
     memcpy(args->at, first, (size_t)(end - first));
-    args_text(args, args->at, (size_t)(end - first));
+    hf__redis_args_text(args, args->at, (size_t)(end - first));
     args->at += end - first;
 }
 
-void args_letter(struct args *args, char letter)
+void hf__redis_args_letter(struct args *args, char letter)
 {
     *args->at = letter;
-    args_text(args, args->at++, 1);
+    hf__redis_args_text(args, args->at++, 1);
 }
 
-int64_t ttl_ms(const struct hf_ticket *ticket)
+int64_t hf__redis_ttl_ms(const struct hf_ticket *ticket)
 {
     return ticket->ttl_ns >= HF_NS_PER_MS ? ticket->ttl_ns / HF_NS_PER_MS : 1;
 }
@@ -154,7 +161,8 @@ static const struct {
     { "ASK", HF_EUNSUPPORTED },
 };
 
-int reply_error(const struct resp *nodes, const hf_error *why, hf_error *ret_why)
+int hf__redis_reply_error(const struct resp *nodes, const hf_error *why,
+                          hf_error *ret_why)
 {
     if (!nodes) {
         *ret_why = *why;
@@ -163,9 +171,9 @@ int reply_error(const struct resp *nodes, const hf_error *why, hf_error *ret_why
     if (nodes[0].type != RESP_ERROR)
         return 0;
     int code = HF_EREFUSED;
-    struct resp error = resp_cause(&nodes[0]);
+    struct resp error = hf__redis_resp_cause(&nodes[0]);
     for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++)
-        if (resp_begins(&error, errors[i].word))
+        if (hf__redis_resp_begins(&error, errors[i].word))
             code = errors[i].code;
     if (code == HF_EMISMATCH)
         return hf__fail_code(ret_why, code);
@@ -178,12 +186,12 @@ int reply_error(const struct resp *nodes, const hf_error *why, hf_error *ret_why
 static int64_t number_at(const struct resp *nodes, size_t index)
 {
     int64_t number = 0;
-    resp_number(resp_at(nodes, 0, index), &number);
+    hf__redis_resp_number(hf__redis_resp_at(nodes, 0, index), &number);
     return number;
 }
 
-bool grant_read(struct hf_grant *ret_grant, const struct hf_ticket *ticket,
-                int64_t token, int64_t span, int64_t ttl, int64_t since_ns)
+bool hf__redis_grant_read(struct hf_grant *ret_grant, const struct hf_ticket *ticket,
+                          int64_t token, int64_t span, int64_t ttl, int64_t since_ns)
 {
     if (token <= 0 || token > TOKEN_MAX || span <= 0 || ttl <= 0 || ttl > LEASE_MAX_MS)
         return false;
@@ -201,17 +209,17 @@ static bool take_granted(struct redis_session *me, struct hf_ticket *ticket,
 {
     struct hf_grant grant = { .token = 1, .span = 1 }; /* of a latch that is open */
     if (ticket->kind != HF_LATCH &&
-        !grant_read(&grant, ticket, number_at(nodes, 1), number_at(nodes, 2),
-                    number_at(nodes, 3), sent_ns))
+        !hf__redis_grant_read(&grant, ticket, number_at(nodes, 1), number_at(nodes, 2),
+                              number_at(nodes, 3), sent_ns))
         return false;
-    listen_end(me, ticket);
+    hf__redis_listen_end(me, ticket);
     if (ticket->kind == HF_LATCH)
         hf__redis_ticket_attempt_done(me, ticket);
     me->host->ops->granted(me->host, ticket, &grant);
     return true;
 }
 
-int64_t poll_ms(struct redis_session *me, int64_t left)
+int64_t hf__redis_poll_ms(struct redis_session *me, int64_t left)
 {
     uint16_t dice = 0;
     hf__random(&me->random, &dice, sizeof(dice));
@@ -232,7 +240,7 @@ static int64_t look_ms(struct redis_session *me, const struct hf_ticket *ticket,
                        int64_t left, int64_t place, int64_t foreign)
 {
     if (me->layout == LAYOUT_SIMPLE)
-        return foreign > 1 && foreign < left ? foreign : poll_ms(me, left);
+        return foreign > 1 && foreign < left ? foreign : hf__redis_poll_ms(me, left);
     if (ticket->kind == HF_LATCH || (ticket->kind == HF_FAIR && place > 0))
         return left;
     return left < LOOK_FOREIGN_MS ? left : LOOK_FOREIGN_MS;
@@ -253,10 +261,11 @@ static void take_queued(struct redis_session *me, struct hf_ticket *ticket,
     if (foreign)
         left = look_ms(me, ticket, left, place, foreign);
     if (!foreign)
-        listen_end(me, ticket);
+        hf__redis_listen_end(me, ticket);
     me->host->ops->queued(me->host, ticket, rest_of(me, left, sent_ns));
     /* After `queued`: a subscription that is there already is confirmed at once. */
-    if (foreign && me->layout == LAYOUT_REDISSON && listen_to(me, ticket) != 0)
+    if (foreign && me->layout == LAYOUT_REDISSON &&
+        hf__redis_listen_to(me, ticket) != 0)
         me->host->ops->queued(me->host, ticket, OFTEN_MS * HF_NS_PER_MS);
 }
 
@@ -275,7 +284,7 @@ static void take_reply(void *session, void *subject, uint64_t word,
     struct hf_ticket *ticket = subject;
     hf_error why;
     ticket->store[0] -= ONE_REQUEST;
-    int rc = reply_error(nodes, gone, &why);
+    int rc = hf__redis_reply_error(nodes, gone, &why);
     int64_t answer = rc == 0 && nodes[0].type == RESP_ARRAY ? number_at(nodes, 0) : 0;
     if (rc == 0 && answer == TAKE_GRANTED && take_granted(me, ticket, nodes, sent_ns)) {
         return;
@@ -302,7 +311,7 @@ static void add_flags(struct args *args, const struct hf_ticket *ticket)
         *args->at++ = 't';
     if (ticket->flags & HF_TICKET_YIELD)
         *args->at++ = 'y';
-    args_text(args, from, (size_t)(args->at - from));
+    hf__redis_args_text(args, from, (size_t)(args->at - from));
 }
 
 static void add_details(struct args *args, const struct redis_session *me,
@@ -315,25 +324,27 @@ static void add_details(struct args *args, const struct redis_session *me,
     memcpy(args->at, me->details, me->details_len);
     memcpy(args->at + me->details_len, ticket->note, note);
     args->at += me->details_len + note;
-    args_text(args, from, (size_t)(args->at - from));
+    hf__redis_args_text(args, from, (size_t)(args->at - from));
 }
 
-void args_take(struct args *args, const struct redis_session *me,
-               const struct hf_ticket *ticket, uint64_t number, char owner[OWNER_SIZE])
+void hf__redis_args_take(struct args *args, const struct redis_session *me,
+                         const struct hf_ticket *ticket, uint64_t number,
+                         char owner[OWNER_SIZE])
 {
-    args_text(args, owner, owner_write(owner, me->layout, &ticket->id));
-    args_number(args, ttl_ms(ticket));
-    args_number(args, ticket->reserve);
-    args_text(args, me->inbox, INBOX_SIZE);
-    args_number(args, (int64_t)number - 1);
+    hf__redis_args_text(args, owner,
+                        hf__redis_owner_write(owner, me->layout, &ticket->id));
+    hf__redis_args_number(args, hf__redis_ttl_ms(ticket));
+    hf__redis_args_number(args, ticket->reserve);
+    hf__redis_args_text(args, me->inbox, INBOX_SIZE);
+    hf__redis_args_number(args, (int64_t)number - 1);
     add_details(args, me, ticket);
     add_flags(args, ticket);
-    args_letter(args, kind_of(me, ticket->kind)->letter);
-    args_number(args, ticket->permits);
-    args_number(args, ticket->limit);
+    hf__redis_args_letter(args, kind_of(me, ticket->kind)->letter);
+    hf__redis_args_number(args, ticket->permits);
+    hf__redis_args_number(args, ticket->limit);
 }
 
-void redis_attempt(void *session, struct hf_ticket *ticket)
+void hf__redis_attempt(void *session, struct hf_ticket *ticket)
 {
     struct redis_session *me = session;
     const struct kind *kind = kind_of(me, ticket->kind);
@@ -341,7 +352,8 @@ void redis_attempt(void *session, struct hf_ticket *ticket)
     struct args args;
     char owner[OWNER_SIZE];
     hf_error why;
-    if (name_check(me->layout, ticket->kind, ticket->name, ticket->name_len, &why)) {
+    if (hf__redis_name_check(me->layout, ticket->kind, ticket->name, ticket->name_len,
+                             &why)) {
         me->host->ops->failed(me->host, ticket, &why);
         return;
     }
@@ -354,9 +366,9 @@ void redis_attempt(void *session, struct hf_ticket *ticket)
         me->host->ops->failed(me->host, ticket, &why);
         return;
     }
-    keys_fill(&keys, kind->keys, ticket->name, ticket->name_len);
-    args_init(&args);
-    args_take(&args, me, ticket, ticket_number(ticket), owner);
+    hf__redis_keys_fill(&keys, kind->keys, ticket->name, ticket->name_len);
+    hf__redis_args_init(&args);
+    hf__redis_args_take(&args, me, ticket, ticket_number(ticket), owner);
     ticket->store[0] += ONE_REQUEST;
     hf__redis_conn_eval_undoable(me->conn, kind->take, keys.key, keys.count, args.arg,
                                  args.count, take_reply, ticket, 0);
@@ -374,10 +386,10 @@ static void leave_reply(void *session, void *subject, uint64_t word,
     hf_error why;
     int64_t number;
     ticket->store[0] -= ONE_REQUEST;
-    int rc = reply_error(nodes, gone, &why);
+    int rc = hf__redis_reply_error(nodes, gone, &why);
     enum hf_withdrawal answer =
         rc == HF_EUNREACHABLE ? HF_WITHDRAWAL_UNSENT : HF_WITHDRAWAL_UNKNOWN;
-    if (rc == 0 && resp_number(&nodes[0], &number))
+    if (rc == 0 && hf__redis_resp_number(&nodes[0], &number))
         answer = number ? HF_WITHDRAWN : HF_GONE;
     else if (rc == HF_EMISMATCH)
         answer = HF_GONE; /* the name is somebody else's now */
@@ -388,27 +400,29 @@ static void leave_reply(void *session, void *subject, uint64_t word,
     me->host->ops->withdrawn(me->host, ticket, answer);
 }
 
-void ticket_leave(struct redis_session *me, struct hf_ticket *ticket, conn_reply *reply)
+void hf__redis_ticket_withdraw(struct redis_session *me, struct hf_ticket *ticket,
+                               conn_reply *reply)
 {
     const struct kind *kind = kind_of(me, ticket->kind);
     struct keys keys;
     struct args args;
     char owner[OWNER_SIZE];
-    keys_fill(&keys, kind->keys, ticket->name, ticket->name_len);
-    args_init(&args);
-    args_text(&args, owner, owner_write(owner, me->layout, &ticket->id));
-    args_letter(&args, kind->letter);
-    args_number(&args, me->strangers);
+    hf__redis_keys_fill(&keys, kind->keys, ticket->name, ticket->name_len);
+    hf__redis_args_init(&args);
+    hf__redis_args_text(&args, owner,
+                        hf__redis_owner_write(owner, me->layout, &ticket->id));
+    hf__redis_args_letter(&args, kind->letter);
+    hf__redis_args_number(&args, me->strangers);
     ticket->store[0] = (ticket->store[0] + ONE_REQUEST) | WITHDRAWING;
     hf__redis_conn_eval(me->conn, kind->leave, keys.key, keys.count, args.arg,
                         args.count, reply, ticket, 0);
 }
 
-void redis_withdraw(void *session, struct hf_ticket *ticket)
+void hf__redis_withdraw(void *session, struct hf_ticket *ticket)
 {
     struct redis_session *me = session;
     if (me->scripts)
-        ticket_leave(me, ticket, leave_reply);
+        hf__redis_ticket_withdraw(me, ticket, leave_reply);
     else
         hf__redis_noscript_withdraw(me, ticket);
 }
