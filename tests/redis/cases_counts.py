@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""take_permits, leave_permits: semaphores and expiring permits."""
+"""take_permits, withdraw_permits: semaphores and expiring permits."""
 
 from cases_mutex import calls, refused
 from world import owner, raw
@@ -20,12 +20,12 @@ def case_take_and_leave(w):
     assert int(w.redis("ZSCORE", w.permits, owner(1))) > w.ms() + 50000
     assert w.keys() == sorted([w.name, w.info, w.permits])
     java = w.listen(w.sc_channel)
-    assert w.leave_count(1) == 1 and java.messages() == [(w.sc_channel, "3")]
+    assert w.withdraw_count(1) == 1 and java.messages() == [(w.sc_channel, "3")]
     calls(w, 12)
     assert w.keys() == sorted([w.name, w.info]) and free(w) == "3"  # java comes for it
     w.redis("CLIENT", "KILL", "TYPE", "pubsub")
-    assert w.take_count(1)[0] == 1 and w.leave_count(1) == 1
-    assert w.keys() == [] and w.leave_count(1) == 0 and w.keys() == []
+    assert w.take_count(1)[0] == 1 and w.withdraw_count(1) == 1
+    assert w.keys() == [] and w.withdraw_count(1) == 0 and w.keys() == []
 
 
 def case_weights_and_head_of_line(w):
@@ -35,20 +35,20 @@ def case_weights_and_head_of_line(w):
     assert w.take_count(3, permits=1)[2:4] == [1, 0] and free(w) == "1"
     assert w.take_count(4, permits=1, flags="t")[0] == 3
     assert w.take_count(3, permits=1)[2] == 1
-    w.leave_count(1)
+    w.withdraw_count(1)
     assert [m[1][:3] for m in w.heard()] == ["g 2", "g 3"] and free(w) == "0"
-    assert w.leave_count(2) == 1 and w.leave_count(3) == 1 and w.keys() == []
+    assert w.withdraw_count(2) == 1 and w.withdraw_count(3) == 1 and w.keys() == []
 
 
 def case_waiter_leaves(w):
     w.take_count(1, permits=2)
     w.take_count(2, permits=3)
     w.take_count(3, permits=1)
-    assert w.leave_count(2) == 1
+    assert w.withdraw_count(2) == 1
     assert any(m[1].startswith("g 3 ") for m in w.heard()) and free(w) == "0"
-    assert w.leave_count(2) == 0 and w.leave_count(9) == 0
-    w.leave_count(1)
-    w.leave_count(3)
+    assert w.withdraw_count(2) == 0 and w.withdraw_count(9) == 0
+    w.withdraw_count(1)
+    w.withdraw_count(3)
     assert w.keys() == []
 
 
@@ -56,9 +56,9 @@ def case_dead_waiter(w):
     w.take_count(1, permits=3)
     w.take_count(5, permits=3)
     w.take_count(2, permits=1)
-    w.leave_count(1)
+    w.withdraw_count(1)
     assert w.record(5) is None and free(w) == "2" and w.record(2)[0] == "h"
-    w.leave_count(2)
+    w.withdraw_count(2)
     assert w.keys() == []
 
 
@@ -69,7 +69,7 @@ def case_reclaim(w):
     w.pass_time(25)
     assert w.renew(("p", 1, 30000)) == [0]
     assert w.take_count(2, permits=3)[0] == 1 and free(w) == "0" and w.record(1) is None
-    assert w.leave_count(1) == 0 and w.leave_count(2) == 1 and w.keys() == []
+    assert w.withdraw_count(1) == 0 and w.withdraw_count(2) == 1 and w.keys() == []
 
 
 def case_reclaim_many(w):
@@ -86,13 +86,13 @@ def case_limit(w):
     w.take_count(1)
     refused("mismatch", w.take_count, 2, limit=4)
     refused("mismatch", w.take_count, 2, kind="e", limit=3)
-    assert w.leave_count(1) == 1
+    assert w.withdraw_count(1) == 1
     assert w.take_count(1, limit=4)[0] == 1 and free(w) == "3"
     w.take_count(2, limit=4, permits=2, ttl=1)
-    w.leave_count(1)
+    w.withdraw_count(1)
     w.pass_time(3)
     assert w.take_count(1, limit=6)[0] == 1 and free(w) == "5"
-    w.leave_count(1)
+    w.withdraw_count(1)
     assert w.keys() == []
 
 
@@ -101,7 +101,7 @@ def case_wrong_kinds(w):
         w.redis("DEL", w.name)
         w.redis(*make)
         refused("mismatch", w.take_count, 1)
-        assert w.leave_count(1) == 0 and w.keys() == [w.name]
+        assert w.withdraw_count(1) == 0 and w.keys() == [w.name]
 
 
 def case_redissons_counter(w):
@@ -111,22 +111,22 @@ def case_redissons_counter(w):
     refused("mismatch", w.take_count, 3, "e")
     w.redis("INCRBY", w.name, 1)  # Redisson's release; it publishes, we look again
     assert w.take_count(2, limit=9)[0] == 1
-    w.leave_count(1)
-    w.leave_count(2)
+    w.withdraw_count(1)
+    w.withdraw_count(2)
     assert w.keys() == [w.name] and free(w) == "3"
     w.redis("SET", w.name, -2)
-    assert w.take_count(1)[0] == 2 and w.leave_count(1) == 1 and w.keys() == [w.name]
+    assert w.take_count(1)[0] == 2 and w.withdraw_count(1) == 1 and w.keys() == [w.name]
 
 
 def case_redisson_uses_our_counter(w):
     w.take_count(1)
     w.redis("DECRBY", w.name, 2)
     assert w.take_count(2)[2:4] == [0, 1]
-    w.leave_count(2)
-    assert w.leave_count(1) == 1 and free(w) == "1"
+    w.withdraw_count(2)
+    assert w.withdraw_count(1) == 1 and free(w) == "1"
     assert w.redis("TTL", w.name) == -1
     w.redis("INCRBY", w.name, 2)
-    assert w.take_count(1)[0] == 1 and w.leave_count(1) == 1 and w.keys() == []
+    assert w.take_count(1)[0] == 1 and w.withdraw_count(1) == 1 and w.keys() == []
 
 
 def case_new_head_is_told_of_redisson(w):
@@ -134,7 +134,7 @@ def case_new_head_is_told_of_redisson(w):
     w.redis("DECRBY", w.name, 1)
     w.take_count(2, permits=1)
     w.take_count(3, permits=3)
-    w.leave_count(1)
+    w.withdraw_count(1)
     assert [m[1][:3] for m in w.heard()] == ["g 2", "n 3"]
 
 
@@ -142,8 +142,8 @@ def case_counter_deleted(w):
     w.take_count(1, permits=2)
     w.redis("DEL", w.name)
     assert w.take_count(2)[0] == 1 and free(w) == "0"
-    w.leave_count(1)
-    w.leave_count(2)
+    w.withdraw_count(1)
+    w.withdraw_count(2)
     assert w.keys() == []
 
 
@@ -151,7 +151,7 @@ def case_counter_deleted_under_a_waiter(w):
     w.redis("SET", w.name, 0)
     assert w.take_count(1)[0] == 2
     w.redis("DEL", w.name)
-    assert w.leave_count(1) == 1 and w.keys() == []
+    assert w.withdraw_count(1) == 1 and w.keys() == []
 
 
 def case_open_round(w):
@@ -160,14 +160,14 @@ def case_open_round(w):
     holder = 1
     for _ in range(8):
         w.take_count(3 - holder, limit=1)
-        w.leave_count(holder)
+        w.withdraw_count(holder)
         holder = 3 - holder
     assert java.messages() == []
     w.take_count(2, limit=1)
-    w.leave_count(1)
+    w.withdraw_count(1)
     assert java.messages() == [(w.sc_channel, "1")] and free(w) == "1"
     w.pass_time(25)
-    assert w.take_count(2, limit=1)[0] == 1 and w.leave_count(2) == 1
+    assert w.take_count(2, limit=1)[0] == 1 and w.withdraw_count(2) == 1
     assert free(w) == "1" and java.messages() == [(w.sc_channel, "1")]
 
 
@@ -191,9 +191,9 @@ def case_expiring(w):
     assert waiting[0] == 2 and 29000 < waiting[1] <= 30000 and waiting[2:4] == [0, 0]
     assert w.renew(("e", ID, 60000), ("e", 2, 60000)) == [1, 0]
     assert int(w.redis("ZSCORE", w.timeout, raw(ID))) > w.ms() + 50000
-    assert w.leave_count(ID, "e") == 1 and w.heard()[0][1].startswith("g 2 ")
+    assert w.withdraw_count(ID, "e") == 1 and w.heard()[0][1].startswith("g 2 ")
     assert w.redis("ZCARD", w.timeout) == 1
-    assert w.leave_count(ID, "e") == 0 and w.leave_count(2, "e") == 1 and w.keys() == []
+    assert w.withdraw_count(ID, "e") == 0 and w.withdraw_count(2, "e") == 1 and w.keys() == []
 
 
 def case_expiring_reclaim(w):
@@ -204,7 +204,7 @@ def case_expiring_reclaim(w):
     w.pass_time(25)
     assert w.take_count(2, "e", limit=2)[0] == 1 and free(w) == "1"
     assert w.redis("ZCARD", w.timeout) == 1 and w.record(ID) is None
-    w.leave_count(2, "e")
+    w.withdraw_count(2, "e")
     assert w.keys() == []
 
 
@@ -213,8 +213,8 @@ def case_expiring_beside_redisson(w):
     w.redis("ZADD", w.timeout, 922337203685477, b"\xfe" * 16)
     assert w.take_count(1, "e", limit=5)[0] == 1
     assert w.take_count(2, "e", limit=5)[2:4] == [0, 1]
-    w.leave_count(1, "e")
-    w.leave_count(2, "e")
+    w.withdraw_count(1, "e")
+    w.withdraw_count(2, "e")
     assert free(w) == "1" and w.keys() == sorted([w.name, w.timeout])
 
 
@@ -242,7 +242,7 @@ def case_expired_and_taken_over_by_redisson(w):
     assert w.take_count(3, "e", limit=3)[0] == 1
     assert w.take_count(4, "e", limit=3)[2:4] == [0, 0]
     for number in (1, 2, 3, 4):
-        assert w.leave_count(number, "e") == 1
+        assert w.withdraw_count(number, "e") == 1
     assert w.keys() == []
 
 
@@ -258,7 +258,7 @@ def case_late_permits_of_redisson_are_not_ours(w):
     w.pass_time(2)
     assert w.take_count(2, "e")[0] == 1 and free(w) == "2", free(w)
     assert dead(w) == [] and w.redis("HGET", w.info, "#held") == "2"
-    assert w.leave_count(2, "e") == 1 and w.record(1)[0] == "h"
+    assert w.withdraw_count(2, "e") == 1 and w.record(1)[0] == "h"
 
 
 def case_made_again_over_the_dead(w):
@@ -274,7 +274,7 @@ def case_made_again_over_the_dead(w):
         assert w.take_count(2, kind, limit=3)[0] == 1 and free(w) == "1", free(w)
         assert dead(w) == [] and w.redis("HGET", w.info, "#held") == "2"
         for number in (1, 2):
-            assert w.leave_count(number, kind) == 1
+            assert w.withdraw_count(number, kind) == 1
         assert w.keys() == []
 
 
@@ -287,7 +287,7 @@ def case_deleted_by_redisson_and_made_again(w):
         assert w.take_count(number, "e", limit=3)[0] == 1
     assert free(w) == "0" and dead(w) == []
     for number in (1, 2, 3):
-        w.leave_count(number, "e")
+        w.withdraw_count(number, "e")
     assert w.keys() == []
 
 
@@ -310,7 +310,7 @@ def case_last_leaves_beside_the_dead(w):
         w.take_count(10, "e", limit=3, ttl=1)
         w.pass_time(2)
         java_reclaims(w)
-        assert w.leave_count(1, "e") == 1
+        assert w.withdraw_count(1, "e") == 1
         assert w.keys() == ([w.name] if made_by_redisson else []), w.keys()
 
 
@@ -335,10 +335,10 @@ def case_keys_outlive_the_last_lease_only(w):
         assert all(2 * DAY < ttl for ttl in lives(w, *keys))
         w.renew((kind, 1, 5 * DAY))
         assert all(5 * DAY < ttl for ttl in lives(w, *keys))
-        w.leave_count(1, kind)
+        w.withdraw_count(1, kind)
         assert all(2 * DAY < ttl for ttl in lives(w, *keys))
-        w.leave_count(2, kind)
-        w.leave_count(3, kind)
+        w.withdraw_count(2, kind)
+        w.withdraw_count(3, kind)
         assert w.keys() == []
 
 
@@ -355,7 +355,7 @@ def case_keys_stay_for_a_permit_without_lease(w):
     assert -1 not in lives(w, *keys)
     w.redis("DECRBY", w.name, 1)
     w.take_count(3)
-    assert w.leave_count(1) == 1 and set(lives(w, *keys)) == {-1}
+    assert w.withdraw_count(1) == 1 and set(lives(w, *keys)) == {-1}
 
 
 def case_counter_of_redisson(w):
@@ -367,14 +367,14 @@ def case_counter_of_redisson(w):
     assert 30000 < w.redis("PTTL", w.info) <= 150000
     w.renew(("e", 1, 500000))
     assert w.redis("PTTL", w.info) > 499000
-    w.leave_count(1, "e")
+    w.withdraw_count(1, "e")
     assert w.keys() == [w.name]
     w.take_count(1, "p", permits=3)
     assert lives(w, w.name, w.info, w.permits) == [-1, -1, -1]
     w.take_count(2, "p")
     assert w.redis("PTTL", w.info) == -1
-    w.leave_count(1, "p")
-    w.leave_count(2, "p")
+    w.withdraw_count(1, "p")
+    w.withdraw_count(2, "p")
     w.redis("DECRBY", w.name, 3)
     w.take_count(2, "p")
     assert 0 < w.redis("PTTL", w.info) <= 150000

@@ -33,8 +33,8 @@ def case_evict_mutex(w):
         assert w.evict(token + 3, request=seven) == 1 and w.evict(token) == 0
         heard = w.heard()
         assert len(heard) == 1 and heard[0][1].startswith("g 2 ")
-        assert w.hash(w.name) == {owner(2): "1"} and w.leave(1, kind) == 0
-        w.leave(2, kind)
+        assert w.hash(w.name) == {owner(2): "1"} and w.withdraw(1, kind) == 0
+        w.withdraw(2, kind)
         assert w.keys() == []
 
 
@@ -45,7 +45,7 @@ def case_evict_rw(w):
     token = int(w.record(2)[5])
     w.take_rw(3, "w")
     assert w.evict(token) == 1 and lost(w, 2) and owner(3) + ":write" in w.hash(w.name)
-    w.leave_rw(3, "w")
+    w.withdraw_rw(3, "w")
     assert w.keys() == []
 
 
@@ -54,8 +54,8 @@ def case_evict_permits(w):
         token = w.take_count(1, kind, limit=1)[1]
         w.take_count(2, kind, limit=1)
         assert w.evict(token) == 1 and lost(w, 1) and w.record(2)[0] == "h"
-        assert w.evict(token) == 0 and w.leave_count(1, kind) == 0
-        w.leave_count(2, kind)
+        assert w.evict(token) == 0 and w.withdraw_count(1, kind) == 0
+        w.withdraw_count(2, kind)
         assert w.keys() == []
 
 
@@ -63,7 +63,7 @@ def case_evict_simple(w):
     token = w.simple_take(1)[1]
     w.simple_take(2)
     assert w.evict(token, "s") == 1 and w.redis("GET", w.name) == "%032x" % 2
-    w.simple_leave(2)
+    w.simple_withdraw(2)
     assert w.keys() == []
 
 
@@ -74,7 +74,7 @@ def case_evict_redisson(w):
     java_takes(w)
     w.take(2)
     assert w.evict(41) == 1 and w.hash(w.name) == {owner(2): "1"}
-    w.leave(2)
+    w.withdraw(2)
     java_reads(w)
     w.redis("SET", w.token, 43)
     assert w.evict(43) == 0 and JAVA in w.hash(w.name)
@@ -121,7 +121,7 @@ def lease(w, keys, kind, number):
     return w.redis("PTTL", w.name)
 
 
-def adopt(w, keys, kind, take, leave):
+def adopt(w, keys, kind, take, withdraw):
     token, span = take(1)[1:3]
     assert span == 4 and w.adopt(keys, 9, 2, kind, token) is None
     for wrong in (token - 1, token + 4, 0, -1, 2**63 - 1, -(2**63)):
@@ -136,8 +136,8 @@ def adopt(w, keys, kind, take, leave):
     assert lease(w, keys, kind, 2) > 89000 and w.heard() == []
     assert kind in "pe" or w.redis("PTTL", w.info) > 89000
     assert w.adopt(keys, 1, 2, kind, token + 1) is None
-    assert leave(1) == 0 and take(2)[:3] == [1, token + 2, 1]
-    assert w.redis("HLEN", w.info) >= 1 and leave(2) == 1 and w.keys() == [], w.keys()
+    assert withdraw(1) == 0 and take(2)[:3] == [1, token + 2, 1]
+    assert w.redis("HLEN", w.info) >= 1 and withdraw(2) == 1 and w.keys() == [], w.keys()
     adopt_of_lost(w, keys, kind, take)
 
 
@@ -178,14 +178,14 @@ def adopt_of_lost(w, keys, kind, take):
 def case_adopt(w):
     for kind in "mf":
         adopt(w, w.mutex_keys(), kind, lambda n: w.take(n, kind, reserve=4),
-              lambda n: w.leave(n, kind))
+              lambda n: w.withdraw(n, kind))
     for kind in "rw":
         adopt(w, w.rw_keys(), kind, lambda n: w.take_rw(n, kind, reserve=4),
-              lambda n: w.leave_rw(n, kind))
+              lambda n: w.withdraw_rw(n, kind))
     for kind in "pe":
         adopt(w, w.count_keys(kind), kind, lambda n: w.take_count(n, kind, reserve=4),
-              lambda n: w.leave_count(n, kind))
-    adopt(w, w.rw_keys()[:4], "s", lambda n: w.simple_take(n, reserve=4), w.simple_leave)
+              lambda n: w.withdraw_count(n, kind))
+    adopt(w, w.rw_keys()[:4], "s", lambda n: w.simple_take(n, reserve=4), w.simple_withdraw)
 
 
 def rows(w):

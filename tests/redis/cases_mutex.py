@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""take_mutex, leave_mutex: mutex and fair lock, alone and beside Redisson."""
+"""take_mutex, withdraw_mutex: mutex and fair lock, alone and beside Redisson."""
 
 import resp
 from world import owner
@@ -51,7 +51,7 @@ def case_free(w):
     assert w.redis("GET", w.token) == str(reply[1] + 4)
     assert w.keys() == sorted([w.name, w.info])
     java = w.listen(w.channel)
-    assert w.leave(1) == 1
+    assert w.withdraw(1) == 1
     calls(w, 5)
     assert w.keys() == [] and java.messages() == [(w.channel, "0")]
     assert w.redis("DBSIZE") == 1 and w.redis("TTL", w.token) == -1
@@ -64,7 +64,7 @@ def case_take_again(w):
     assert again[:4] == first[:4] and again[4] >= first[4]
     assert w.redis("PTTL", w.name) > 29000
     assert w.hash(w.name) == {owner(1): "1"}
-    assert w.leave(1) == 1 and w.leave(1) == 0 and w.keys() == []
+    assert w.withdraw(1) == 1 and w.withdraw(1) == 0 and w.keys() == []
 
 
 def case_take_again_longer(w):
@@ -79,7 +79,7 @@ def case_take_again_without_record(w):
     again = w.take(1)
     assert again[0] == 1 and again[1] > first[1] and w.record(1)[0] == "h"
     assert 29000 < w.redis("PTTL", w.info) <= 30000
-    assert w.leave(1) == 1 and w.keys() == []
+    assert w.withdraw(1) == 1 and w.keys() == []
 
 
 def case_try(w):
@@ -103,7 +103,7 @@ def case_queue_and_hand_over(w):
     assert 119000 < w.redis("PTTL", w.queue) <= 120000
     assert 149000 < w.redis("PTTL", w.info) <= 150000
     assert w.heard() == []
-    assert w.leave(1) == 1
+    assert w.withdraw(1) == 1
     calls(w, 10)
     channel, message = w.heard().pop()
     words = message.split(" ")
@@ -116,7 +116,7 @@ def case_queue_and_hand_over(w):
     # A repeated attempt answers what was pushed.
     reply = w.take(2, ttl=20000, reserve=4)
     assert reply[:4] == [1, int(words[3]), 4, 20000]
-    assert w.leave(2) == 1 and w.leave(3) == 1 and w.keys() == []
+    assert w.withdraw(2) == 1 and w.withdraw(3) == 1 and w.keys() == []
 
 
 def case_since_is_kept(w):
@@ -132,7 +132,7 @@ def case_stranger_leaves(w):
     w.take(1)
     w.take(2)
     before = w.hash(w.name), w.hash(w.info), w.line()
-    assert w.leave(9) == 0 and w.leave(9, "f") == 0
+    assert w.withdraw(9) == 0 and w.withdraw(9, "f") == 0
     assert before == (w.hash(w.name), w.hash(w.info), w.line()) and w.heard() == []
 
 
@@ -140,21 +140,21 @@ def case_waiter_leaves(w):
     w.take(1)
     for number in (2, 3, 4):
         w.take(number)
-    assert w.leave(3) == 1 and w.leave(3) == 0
+    assert w.withdraw(3) == 1 and w.withdraw(3) == 0
     assert w.line() == [owner(2), owner(4)] and w.heard() == []
-    assert w.leave(2) == 1 and w.heard() == [("holdfast:4", "n 4 " + owner(4))]
-    assert w.leave(4) == 1 and w.hash(w.info).keys() >= {owner(1)} and w.line() == []
-    assert w.leave(1) == 1 and w.keys() == []
+    assert w.withdraw(2) == 1 and w.heard() == [("holdfast:4", "n 4 " + owner(4))]
+    assert w.withdraw(4) == 1 and w.hash(w.info).keys() >= {owner(1)} and w.line() == []
+    assert w.withdraw(1) == 1 and w.keys() == []
 
 
 def case_dead_waiter_is_skipped(w):
     w.take(1)
     for number in (5, 6, 2):  # nobody listens to inboxes 5 and 6
         w.take(number)
-    w.leave(1)
+    w.withdraw(1)
     assert w.hash(w.name) == {owner(2): "1"} and len(w.heard()) == 1
     assert w.line() == [] and w.record(5) is None and w.record(6) is None
-    w.leave(2)
+    w.withdraw(2)
     assert w.keys() == []
 
 
@@ -163,7 +163,7 @@ def case_only_dead_waiters(w):
     w.take(5)
     w.take(6, kind="f")
     java = w.listen(w.channel)
-    w.leave(1)
+    w.withdraw(1)
     assert w.keys() == [] and java.messages() == [(w.channel, "0")]
 
 
@@ -171,7 +171,7 @@ def case_dead_head_after_leave(w):
     w.take(1)
     for number in (2, 5, 3):
         w.take(number)
-    w.leave(2)
+    w.withdraw(2)
     assert w.line() == [owner(3)] and w.heard() == [("holdfast:3", "n 3 " + owner(3))]
 
 
@@ -184,16 +184,16 @@ def case_expired_holder(w):
     reply = w.take(2)
     assert reply[0] == 1 and w.record(1) is None and w.line() == [owner(3)]
     assert w.redis("PTTL", w.info) > 29000
-    assert w.leave(1) == 0 and w.hash(w.name) == {owner(2): "1"}
-    w.leave(2)
-    w.leave(3)
+    assert w.withdraw(1) == 0 and w.hash(w.name) == {owner(2): "1"}
+    w.withdraw(2)
+    w.withdraw(3)
     assert w.keys() == []
 
 
 def case_same_id_again(w):
     """A ticket that held, left and queues again is no stale holder."""
     w.take(1)
-    w.leave(1)
+    w.withdraw(1)
     java_takes(w)
     w.take(2)
     w.redis("HSET", w.info, "#last", owner(1))
@@ -223,10 +223,10 @@ def case_queue_lost(w):
     assert w.take(2)[2] == 0 and w.line() == [owner(2)]
     w.redis("DEL", w.info)
     assert w.take(2)[0] == 2
-    w.leave(1)
+    w.withdraw(1)
     assert w.hash(w.name) == {owner(2): "1"}
     # The second entry of 2 in the queue must not grant again.
-    assert w.leave(2) == 1 and w.keys() == []
+    assert w.withdraw(2) == 1 and w.keys() == []
 
 
 def case_foreign_holder(w):
@@ -238,8 +238,8 @@ def case_foreign_holder(w):
     assert w.hash(w.name) == {JAVA: "3"}
     java_leaves(w)
     assert w.take(1)[0] == 1
-    assert w.leave(1) == 1 and w.hash(w.name) == {owner(2): "1"}
-    w.leave(2)
+    assert w.withdraw(1) == 1 and w.hash(w.name) == {owner(2): "1"}
+    w.withdraw(2)
     assert w.keys() == []
 
 
@@ -253,7 +253,7 @@ def case_foreign_holder_without_ttl(w):
 def case_unlock_latches_do_not_matter(w):
     w.redis("SET", "redisson_unlock_latch:{lock}:00ff", 0, "PX", 16000)
     w.take(1)
-    w.leave(1)
+    w.withdraw(1)
     assert w.keys() == ["redisson_unlock_latch:{lock}:00ff"]
 
 
@@ -263,7 +263,7 @@ def chain(w, rounds):
     for _ in range(rounds):
         following = 3 - holder
         assert w.take(following)[0] == 2
-        assert w.leave(holder) == 1
+        assert w.withdraw(holder) == 1
         if w.hash(w.name) != {owner(following): "1"}:
             return following, False
         holder = following
@@ -283,7 +283,7 @@ def case_open_round(w):
     holder, direct = chain(w, 8)
     assert direct and holder == 1 and java.messages() == []
     w.heard()
-    assert w.take(2)[0] == 2 and w.take(3)[0] == 2 and w.leave(1) == 1
+    assert w.take(2)[0] == 2 and w.take(3)[0] == 2 and w.withdraw(1) == 1
     assert w.redis("EXISTS", w.name) == 0 and java.messages() == [(w.channel, "0")]
     assert w.heard() == [("holdfast:2", "n 2 " + owner(2))]
     reply = w.take(2)
@@ -295,8 +295,8 @@ def case_open_round(w):
     java_leaves(w)
     w.pass_time(25)
     assert w.take(2)[0] == 1
-    assert w.leave(2) == 1 and w.hash(w.name) == {owner(3): "1"}
-    w.leave(3)
+    assert w.withdraw(2) == 1 and w.hash(w.name) == {owner(3): "1"}
+    w.withdraw(3)
     assert w.keys() == []
 
 
@@ -305,7 +305,7 @@ def case_open_round_nobody_came(w):
     w.take(1)
     chain(w, 8)
     w.take(2)
-    w.leave(1)
+    w.withdraw(1)
     w.pass_time(25)
     assert w.take(3)[0] == 2 and w.hash(w.name) == {owner(2): "1"}
 
@@ -318,7 +318,7 @@ def case_wrong_kinds(w):
         w.redis(*make)
         for kind in "mf":
             refused("mismatch", w.take, 1, kind)
-            assert w.leave(1, kind) == 0
+            assert w.withdraw(1, kind) == 0
         assert w.keys() == [w.name]
 
 
@@ -349,12 +349,12 @@ def case_corrupt_token_at_release(w):
         w.take(2, kind)
         java.messages()
         w.redis("SET", w.token, "abc")
-        assert w.leave(1, kind) == 1 and w.redis("EXISTS", w.name) == 0
+        assert w.withdraw(1, kind) == 1 and w.redis("EXISTS", w.name) == 0
         heard = w.heard()
         assert java.messages() == [(w.channel, "0")] and heard == [], (kind, heard)
         refused("corrupt", w.take, 2, kind)
         w.redis("DEL", w.token)
-        assert w.take(2, kind)[0] == 1 and w.leave(2, kind) == 1 and w.keys() == []
+        assert w.take(2, kind)[0] == 1 and w.withdraw(2, kind) == 1 and w.keys() == []
 
 
 # ---- Fair --------------------------------------------------------------------------
@@ -396,16 +396,16 @@ def case_fair_order(w):
     now = w.ms()
     for i, number in enumerate((2, 3, 4)):
         assert abs(score(w, number) - now - 30000 - 30000 * (i + 1)) < 1000
-    assert w.leave(1, "f") == 1
+    assert w.withdraw(1, "f") == 1
     assert w.heard()[0][1].startswith("g 2 " + owner(2))
     assert fair_line(w) == [owner(3), owner(4)]
     assert w.redis("ZCARD", w.patience) == 2
     assert 149000 < w.redis("PTTL", w.info) <= 150000
     for i, number in enumerate((3, 4)):
         assert abs(score(w, number) - now - 30000 - 30000 * (i + 1)) < 1000
-    assert w.leave(4, "f") == 1 and w.leave(4, "f") == 0 and w.heard() == []
-    assert w.leave(2, "f") == 1 and w.hash(w.name) == {owner(3): "1"}
-    assert w.leave(3, "f") == 1 and w.keys() == []
+    assert w.withdraw(4, "f") == 1 and w.withdraw(4, "f") == 0 and w.heard() == []
+    assert w.withdraw(2, "f") == 1 and w.hash(w.name) == {owner(3): "1"}
+    assert w.withdraw(3, "f") == 1 and w.keys() == []
 
 
 def case_fair_score_goes_up(w):
@@ -425,13 +425,13 @@ def case_fair_head_leaves(w):
     w.take(1, "f")
     for number in (2, 5, 3):
         w.take(number, "f")
-    assert w.leave(2, "f") == 1
+    assert w.withdraw(2, "f") == 1
     assert fair_line(w) == [owner(3)]
     assert w.heard() == [("holdfast:3", "n 3 " + owner(3))]
     assert w.record(5) is None
-    w.leave(1, "f")
+    w.withdraw(1, "f")
     assert w.hash(w.name) == {owner(3): "1"}
-    w.leave(3, "f")
+    w.withdraw(3, "f")
     assert w.keys() == []
 
 
@@ -439,10 +439,10 @@ def case_fair_only_waiter_leaves(w):
     """Nobody is behind it, so nobody is told; an error here is hidden by the repeat."""
     w.take(1, "f")
     assert w.take(2, "f")[0] == 2
-    assert w.leave(2, "f") == 1
+    assert w.withdraw(2, "f") == 1
     assert fair_line(w) == [] and w.record(2) is None and w.heard() == []
     assert w.hash(w.name) == {owner(1): "1"}
-    w.leave(1, "f")
+    w.withdraw(1, "f")
     assert w.keys() == []
 
 
@@ -452,7 +452,7 @@ def case_fair_head_leaves_redisson_behind(w):
     w.take(2, "f")
     java_queues(w, JAVA)
     before = score(w, JAVA)
-    assert w.leave(2, "f") == 1 and score(w, JAVA) == before - 30000
+    assert w.withdraw(2, "f") == 1 and score(w, JAVA) == before - 30000
     assert java.messages() == [(w.channel + ":" + JAVA, "0")]
 
 
@@ -466,7 +466,7 @@ def case_fair_stale_heads(w):
     w.take(3, "f")
     assert fair_line(w) == [owner(3)] and w.record(2) is None
     assert w.take(2, "f")[2] == 1
-    w.leave(1, "f")
+    w.withdraw(1, "f")
     assert w.hash(w.name) == {owner(3): "1"}
 
 
@@ -476,12 +476,12 @@ def case_fair_head_without_score(w):
     reply = w.take(2, "f")
     assert reply[0] == 2 and reply[2:4] == [1, 1]
     java = w.listen(w.channel + ":" + JAVA)
-    w.leave(1, "f")
+    w.withdraw(1, "f")
     assert java.messages() == [(w.channel + ":" + JAVA, "0")]
     reply = w.take(2, "f")
     assert reply[0] == 2 and reply[1] == 1000 and reply[2:4] == [1, 1]
     assert w.redis("ZSCORE", w.patience, JAVA) is None
-    assert w.leave(2, "f") == 1 and w.keys() == [w.fair]
+    assert w.withdraw(2, "f") == 1 and w.keys() == [w.fair]
 
 
 def case_fair_mixed_with_redisson(w):
@@ -491,7 +491,7 @@ def case_fair_mixed_with_redisson(w):
     assert w.take(2, "f")[2:4] == [1, 1]
     java_queues(w, JAVA2)
     assert w.take(3, "f")[2:4] == [3, 1]
-    w.leave(1, "f")
+    w.withdraw(1, "f")
     assert java.messages() == [(w.channel + ":" + JAVA, "0")] and w.heard() == []
     java_takes_fair(w, JAVA)
     assert w.take(2, "f")[2:4] == [0, 1]
@@ -499,11 +499,11 @@ def case_fair_mixed_with_redisson(w):
     w.redis("DEL", w.name)
     assert w.take(2, "f")[0] == 1
     assert fair_line(w) == [JAVA2, owner(3)]
-    w.leave(2, "f")
+    w.withdraw(2, "f")
     assert java.messages() == [(w.channel + ":" + JAVA2, "0")]
     java_takes_fair(w, JAVA2)
     w.redis("DEL", w.name)
-    assert w.take(3, "f")[0] == 1 and w.leave(3, "f") == 1
+    assert w.take(3, "f")[0] == 1 and w.withdraw(3, "f") == 1
     assert w.keys() == [], w.keys()
 
 
@@ -515,7 +515,7 @@ def case_fair_newcomer_waits_for_redisson(w):
         assert w.take(2, kind, flags="t") == [3, 1000]
         reply = w.take(1, kind)
         assert reply[:2] == [2, 1000] and reply[3] == 1, reply
-        assert w.leave(1, kind) == 1
+        assert w.withdraw(1, kind) == 1
     java_takes_fair(w, JAVA2)
     w.redis("DEL", w.name)
     assert w.keys() == []
@@ -526,16 +526,16 @@ def case_mutex_and_fair_meet(w):
     assert w.take(2, "f")[2:4] == [0, 0]
     assert w.take(3)[2:4] == [1, 0]
     assert w.take(4, "f")[2:4] == [2, 0]
-    w.leave(1)
+    w.withdraw(1)
     assert w.hash(w.name) == {owner(3): "1"}
-    w.leave(3)
+    w.withdraw(3)
     assert w.hash(w.name) == {owner(2): "1"}
     assert w.take(1)[0] == 2
-    w.leave(2, "f")
+    w.withdraw(2, "f")
     assert w.hash(w.name) == {owner(4): "1"}
-    w.leave(4, "f")
+    w.withdraw(4, "f")
     assert w.hash(w.name) == {owner(1): "1"}
-    w.leave(1)
+    w.withdraw(1)
     assert w.keys() == []
 
 
@@ -552,7 +552,7 @@ def case_mutex_gets_its_turn(w):
     holder, rounds = 1, 0
     while w.hash(w.name) != {owner(4): "1"}:
         w.take(3 - holder, "f")
-        w.leave(holder, "f")
+        w.withdraw(holder, "f")
         holder, rounds = 3 - holder, rounds + 1
         assert rounds < 12
     assert w.redis("HGET", w.info, "#run") == "1"
@@ -566,7 +566,7 @@ def case_renew(w):
     w.take(2)
     assert w.renew(("m", 1, 60000), ("m", 2, 60000), ("m", 3, 60000)) == [1, 0, 0]
     assert 59000 < w.redis("PTTL", w.name) <= 60000
-    w.leave(2)
+    w.withdraw(2)
     w.redis("PEXPIRE", w.info, 1000)
     assert w.renew(("m", 1, 2000)) == [1]
     assert 1000 < w.redis("PTTL", w.name) <= 2000

@@ -36,8 +36,8 @@ def case_latch(w):
     assert java.messages() == [] and w.heard() == []
     # A repeat sees it open though it was set again.
     assert w.latch_set(1, 6) == 1 and w.latch_wait(1) == [1] and w.latch_wait(3)[0] == 2
-    assert w.latch_leave(3) == 1 and w.latch_leave(3) == 0
-    assert w.latch_leave(1) == 1 and w.latch_leave(2) == 1 and w.latch_leave(2) == 0
+    assert w.latch_withdraw(3) == 1 and w.latch_withdraw(3) == 0
+    assert w.latch_withdraw(1) == 1 and w.latch_withdraw(2) == 1 and w.latch_withdraw(2) == 0
     assert w.latch_down(1, 7) == 0 and gone(w) == []
 
 
@@ -52,9 +52,10 @@ def case_latch_exactly(w):
 def case_latch_stays_one(w):
     """Who waited for the name as something else, and leaves, takes no note away."""
     w.latch_set(2, 1)
-    for leave in (lambda: w.leave(1), lambda: w.leave(1, "f"), lambda: w.leave_rw(1, "w"),
-                  lambda: w.leave_count(1), lambda: w.leave_count(1, "e")):
-        assert leave() == 0
+    for withdraw in (lambda: w.withdraw(1), lambda: w.withdraw(1, "f"),
+                     lambda: w.withdraw_rw(1, "w"), lambda: w.withdraw_count(1),
+                     lambda: w.withdraw_count(1, "e")):
+        assert withdraw() == 0
         refused("mismatch", w.take_count, 2, permits=2)
     assert w.redis("GET", w.name) == "2"
     assert w.latch_down(2, 2) == 0 and gone(w) == []
@@ -67,9 +68,9 @@ def case_latch_of_redisson(w):
     w.redis("DEL", w.name)  # its last countDown
     assert w.latch_wait(1) == [1]
     assert ("holdfast:2", "o 2 " + owner(2)) in w.heard()
-    assert w.latch_leave(1) == 1 and w.latch_leave(2) == 1 and w.keys() == []
+    assert w.latch_withdraw(1) == 1 and w.latch_withdraw(2) == 1 and w.keys() == []
     w.redis("SET", w.name, 2)
-    assert w.latch_wait(1)[0] == 2 and w.latch_leave(1) == 1 and w.keys() == [w.name]
+    assert w.latch_wait(1)[0] == 2 and w.latch_withdraw(1) == 1 and w.keys() == [w.name]
     assert w.latch_down(2, 9) == 0 and gone(w) == []
 
 
@@ -83,7 +84,7 @@ def case_latch_opened_by_redisson_and_set_again(w):
     w.latch_wait(3)
     w.redis("DEL", w.name)
     for number in (1, 2, 3):
-        assert w.latch_leave(number) == 1
+        assert w.latch_withdraw(number) == 1
     assert gone(w) == []
 
 
@@ -117,7 +118,7 @@ def case_latch_mismatch(w):
     refused("mismatch", w.latch_set, 1, 1)
     refused("mismatch", w.latch_down, 1, 1)
     refused("mismatch", w.latch_get)
-    w.leave_count(1)
+    w.withdraw_count(1)
     w.latch_set(1, 1)
     refused("mismatch", w.take_count, 1)
     refused("mismatch", w.take, 1)
@@ -174,7 +175,7 @@ def case_simple(w):
     assert w.redis("PTTL", w.name) > 29000
     assert w.simple_take(2, flags="t")[0] == 3
     assert w.simple_take(5)[2] == 0 and w.simple_take(2)[2:4] == [1, 0]
-    assert w.simple_leave(9) == 0 and w.simple_leave(1) == 1 and w.simple_leave(1) == 0
+    assert w.simple_withdraw(9) == 0 and w.simple_withdraw(1) == 1 and w.simple_withdraw(1) == 0
     assert w.heard()[0][1].startswith("g 2 %032x " % 2)
     assert w.redis("GET", w.name) == "%032x" % 2 and w.line() == []
     assert w.simple_take(2)[0] == 1
@@ -182,8 +183,8 @@ def case_simple(w):
     assert w.run("renew", keys, "s", "%032x" % 2, 60000, 0) == [1]
     assert w.redis("PTTL", w.name) > 59000 < w.redis("PTTL", w.info)
     assert w.run("renew", keys, "s", "%032x" % 1, 60000, 0) == [0]
-    assert w.simple_take(3)[0] == 2 and w.simple_leave(3) == 1
-    assert w.simple_leave(2) == 1 and w.keys() == []
+    assert w.simple_take(3)[0] == 2 and w.simple_withdraw(3) == 1
+    assert w.simple_withdraw(2) == 1 and w.keys() == []
 
 
 def case_simple_foreign(w):
@@ -193,11 +194,11 @@ def case_simple_foreign(w):
     w.pass_time(25)
     assert w.simple_take(1)[0] == 1
     w.redis("DEL", w.name)
-    assert w.simple_take(2)[0] == 1 and w.simple_leave(1) == 0
-    assert w.simple_leave(2) == 1 and w.keys() == []
+    assert w.simple_take(2)[0] == 1 and w.simple_withdraw(1) == 0
+    assert w.simple_withdraw(2) == 1 and w.keys() == []
     w.redis("HSET", w.name, "a", 1)
     refused("mismatch", w.simple_take, 1)
-    assert w.simple_leave(1) == 0 and w.keys() == [w.name]
+    assert w.simple_withdraw(1) == 0 and w.keys() == [w.name]
 
 
 def case_latch_opened_by_redisson_leaves_little(w):
@@ -221,11 +222,11 @@ def case_simple_window(w):
     """After many hand-overs the key is left open, and nobody of ours takes it."""
     for number in (1, 2, 3, 4):
         w.simple_take(number)
-    w.simple_leave(1)
+    w.simple_withdraw(1)
     assert w.hash(w.info)["#shut"] and w.redis("GET", w.name) == "%032x" % 2
     w.heard()
     simple_shut(w)
-    assert w.simple_leave(2) == 1 and w.redis("EXISTS", w.name) == 0
+    assert w.simple_withdraw(2) == 1 and w.redis("EXISTS", w.name) == 0
     told = [line.split() for _, line in w.heard()]
     assert [words[:3] for words in told] == [["w", str(n), "%032x" % n] for n in (3, 4)]
     assert 0 < int(told[0][3]) < int(told[1][3]) <= 400
@@ -238,7 +239,7 @@ def case_simple_window(w):
     assert w.heard()[0][1].startswith("g 3 %032x " % 3)
     assert "#open" not in w.hash(w.info)
     for number in (3, 4, 1):
-        assert w.simple_leave(number) == 1
+        assert w.simple_withdraw(number) == 1
     assert w.keys() == []
 
 
@@ -247,7 +248,7 @@ def case_simple_window_stranger(w):
     for number in (1, 2, 3):
         w.simple_take(number)
     simple_shut(w)
-    w.simple_leave(1)
+    w.simple_withdraw(1)
     w.redis("SET", w.name, "theirs", "NX", "PX", 30000)
     reply = w.simple_take(2)
     assert reply[0] == 2 and reply[2] == 0 and 1 < reply[3] < 20
@@ -257,13 +258,13 @@ def case_simple_window_stranger(w):
     w.redis("DEL", w.name)
     w.redis("HSET", w.info, "#open", w.ms() + 300)
     assert w.simple_take(2)[0] == 1
-    w.simple_leave(2)
+    w.simple_withdraw(2)
     assert w.redis("EXISTS", w.name) == 0 and w.simple_take(3)[0] == 2
     w.redis("HSET", w.info, "#open", w.ms() - 1)
     assert w.simple_take(3)[0] == 1
     w.simple_take(1)
     simple_shut(w, 200)  # they are near: the next window is not far
-    w.simple_leave(3)
+    w.simple_withdraw(3)
     assert w.redis("EXISTS", w.name) == 0
 
 
@@ -272,25 +273,25 @@ def case_simple_window_none(w):
     w.simple_take(1)
     w.simple_take(2)
     simple_shut(w)
-    w.simple_leave(1, 0)
+    w.simple_withdraw(1, 0)
     assert w.redis("GET", w.name) == "%032x" % 2
     simple_shut(w)
-    w.simple_leave(2)
+    w.simple_withdraw(2)
     assert w.keys() == [] and w.simple_take(1)[0] == 1
     w.simple_take(2)
     w.redis("HSET", w.info, "#open", w.ms() + 3600000)
-    w.simple_leave(1)
+    w.simple_withdraw(1)
     assert w.redis("GET", w.name) == "%032x" % 2
     w.simple_take(3)
     w.redis("HSET", w.info, "#shut", w.ms() + 3600000)
-    w.simple_leave(2)
+    w.simple_withdraw(2)
     assert w.redis("GET", w.name) == "%032x" % 3
     assert int(w.redis("HGET", w.info, "#shut")) <= w.ms()  # it counts from now
     w.simple_take(2)
-    w.simple_leave(3)
+    w.simple_withdraw(3)
     w.simple_take(3)
     simple_shut(w)
-    w.simple_leave(2)
+    w.simple_withdraw(2)
     assert w.redis("EXISTS", w.name) == 0
     w.redis("LPOP", w.queue)
     assert w.simple_take(4)[0] == 1  # as good as a stranger

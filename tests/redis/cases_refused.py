@@ -112,13 +112,13 @@ def case_renewed_by_take(w):
     each(w, test)
 
 
-def hands_over(w, take, leave, holds):
+def hands_over(w, take, withdraw, holds):
     """The holder's rights are cut while somebody waits."""
 
     def test(refusal, command):
         take(1)
         assert take(2)[0] == 2
-        reply = refusal.ask(command, leave, 1)
+        reply = refusal.ask(command, withdraw, 1)
         bounded(w, command)
         told(w, command, holds)
         return reply
@@ -126,24 +126,24 @@ def hands_over(w, take, leave, holds):
     each(w, test)
 
 
-def case_leave_mutex(w):
+def case_withdraw_mutex(w):
     for kind in "mf":
-        hands_over(w, lambda n: w.take(n, kind), lambda n: w.leave(n, kind),
+        hands_over(w, lambda n: w.take(n, kind), lambda n: w.withdraw(n, kind),
                    lambda n: owner(n) in w.hash(w.name))
 
 
-def case_leave_rw(w):
+def case_withdraw_rw(w):
     for first, second in ("ww", "wr", "rw"):
         def take(number):
             return w.take_rw(number, first if number == 1 else second)
 
         field = ":write" if second == "w" else ""
-        hands_over(w, take, lambda n: w.leave_rw(n, first),
+        hands_over(w, take, lambda n: w.withdraw_rw(n, first),
                    lambda n: owner(n) + field in w.hash(w.name))
 
 
 def case_leave_simple(w):
-    hands_over(w, w.simple_take, w.simple_leave,
+    hands_over(w, w.simple_take, w.simple_withdraw,
                lambda n: w.redis("GET", w.name) == "%032x" % n)
 
 
@@ -169,17 +169,17 @@ def case_permits(w):
             all_come_back(w, kind, command)
             return reply
 
-        def leave(refusal, command):
+        def withdraw(refusal, command):
             for number in (1, 2):
                 w.take_count(number, kind, limit=2, ttl=20)
             w.take_count(6, kind, limit=2, ttl=20)
-            reply = refusal.ask(command, w.leave_count, 1, kind)
+            reply = refusal.ask(command, w.withdraw_count, 1, kind)
             w.redis("DEL", w.queue)
             all_come_back(w, kind, command)
             return reply
 
         each(w, take)
-        each(w, leave)
+        each(w, withdraw)
 
 
 def case_adopt(w):
@@ -225,5 +225,5 @@ def case_downgrade_without_lease(w):
     except resp.Error:
         pass
     assert w.hash(w.name) == {"mode": "write", owner(1) + ":write": "1"}
-    assert w.redis("PTTL", w.name) > 29000 and w.leave_rw(1, "w") == 1
+    assert w.redis("PTTL", w.name) > 29000 and w.withdraw_rw(1, "w") == 1
     assert w.keys() == []

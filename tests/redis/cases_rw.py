@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""take_rw, leave_rw, downgrade_rw: the read-write lock."""
+"""take_rw, withdraw_rw, downgrade_rw: the read-write lock."""
 
 from cases_mutex import JAVA, JAVA2, calls, refused
 from world import owner
@@ -28,8 +28,8 @@ def case_write(w):
     assert w.keys() == sorted([w.name, w.info])
     assert w.take_rw(2, "r", flags="t")[0] == 3 and w.take_rw(2, "w", flags="t")[0] == 3
     java = w.listen(w.rw_channel)
-    assert w.leave_rw(1, "w") == 1 and java.messages() == [(w.rw_channel, "1")]
-    assert w.leave_rw(1, "w") == 0 and w.keys() == []
+    assert w.withdraw_rw(1, "w") == 1 and java.messages() == [(w.rw_channel, "1")]
+    assert w.withdraw_rw(1, "w") == 0 and w.keys() == []
 
 
 def case_readers_share(w):
@@ -40,8 +40,8 @@ def case_readers_share(w):
     w.redis("PEXPIRE", w.reader_key(1), 1000)
     assert w.take_rw(1, "r")[1] == first[1] and w.redis("PTTL", w.reader_key(1)) > 29000
     java = w.listen(w.rw_channel)
-    assert w.leave_rw(1, "r") == 1 and java.messages() == []
-    assert w.leave_rw(2, "r") == 1 and java.messages() == [(w.rw_channel, "0")]
+    assert w.withdraw_rw(1, "r") == 1 and java.messages() == []
+    assert w.withdraw_rw(2, "r") == 1 and java.messages() == [(w.rw_channel, "0")]
     assert w.keys() == []
 
 
@@ -51,23 +51,23 @@ def case_writer_waits_and_readers_behind(w):
     assert reply[0] == 2 and reply[2:4] == [0, 0] and 29000 < reply[1] <= 30000
     assert w.take_rw(3, "r")[2:4] == [1, 0] and w.take_rw(4, "r")[2:4] == [2, 0]
     assert w.take_rw(4, "r", flags="t")[0] == 3
-    assert w.leave_rw(1, "r") == 1
+    assert w.withdraw_rw(1, "r") == 1
     assert w.heard()[0][1].startswith("g 2 " + owner(2))
     assert w.hash(w.name) == {"mode": "write", owner(2) + ":write": "1"}
-    assert w.leave_rw(2, "w") == 1
+    assert w.withdraw_rw(2, "w") == 1
     assert [m[1][:3] for m in w.heard()] == ["g 3", "g 4"]
     assert w.hash(w.name) == {"mode": "read", owner(3): "1", owner(4): "1"}
-    assert w.leave_rw(3, "r") == 1 and w.leave_rw(4, "r") == 1 and w.keys() == []
+    assert w.withdraw_rw(3, "r") == 1 and w.withdraw_rw(4, "r") == 1 and w.keys() == []
 
 
 def case_writer_leaves_queue(w):
     w.take_rw(1, "r")
     w.take_rw(2, "w")
     w.take_rw(3, "r")
-    assert w.leave_rw(2, "w") == 1 and w.leave_rw(2, "w") == 0
+    assert w.withdraw_rw(2, "w") == 1 and w.withdraw_rw(2, "w") == 0
     assert w.heard()[-1][1].startswith("g 3 ") and owner(3) in w.hash(w.name)
-    w.leave_rw(1, "r")
-    w.leave_rw(3, "r")
+    w.withdraw_rw(1, "r")
+    w.withdraw_rw(3, "r")
     assert w.keys() == []
 
 
@@ -81,7 +81,7 @@ def case_dead_reader_is_purged(w):
     assert JAVA not in w.hash(w.name)
     w.pass_time(45)
     assert w.take_rw(2, "w")[0] == 1 and w.record(1) is None
-    assert w.leave_rw(1, "r") == 0 and w.leave_rw(2, "w") == 1 and w.keys() == []
+    assert w.withdraw_rw(1, "r") == 0 and w.withdraw_rw(2, "w") == 1 and w.keys() == []
 
 
 def case_dead_reader_of_ours(w):
@@ -97,7 +97,7 @@ def case_dead_reader_at_release(w):
     w.take_rw(1, "r")
     w.take_rw(2, "w")
     w.pass_time(25)
-    w.leave_rw(1, "r")
+    w.withdraw_rw(1, "r")
     assert w.hash(w.name) == {"mode": "write", owner(2) + ":write": "1"}
 
 
@@ -109,9 +109,9 @@ def case_live_foreign_reader_stays(w):
     w.redis("PERSIST", w.reader_key(JAVA, 2))
     assert w.take_rw(1, "w")[0] == 2
     w.redis("HSET", w.info, "#run", 3)
-    w.leave_rw(1, "w")
+    w.withdraw_rw(1, "w")
     assert w.redis("EXISTS", w.info) == 0
-    assert w.take_rw(2, "r")[0] == 1 and w.leave_rw(2, "r") == 1
+    assert w.take_rw(2, "r")[0] == 1 and w.withdraw_rw(2, "r") == 1
     assert w.keys() == sorted([w.name, w.reader_key(JAVA, 2), w.reader_key(JAVA, 3)])
 
 
@@ -121,7 +121,7 @@ def case_foreign_writer(w):
     assert w.take_rw(1, "r")[2:4] == [0, 1] and w.take_rw(2, "w")[2:4] == [1, 0]
     w.redis("DEL", w.name)
     assert w.take_rw(1, "r")[0] == 1
-    w.leave_rw(1, "r")
+    w.withdraw_rw(1, "r")
     assert owner(2) + ":write" in w.hash(w.name)
 
 
@@ -139,10 +139,10 @@ def case_downgrade(w):
     assert w.downgrade(1) == 1 and w.downgrade(3) == 0 and w.downgrade(9) == 0
     # a renewal on its way when the writer turned: the reader has the lease
     assert w.renew(("w", 1, 70000)) == [1] and w.redis("PTTL", w.reader_key(1)) > 69000
-    w.leave_rw(1, "r")
-    w.leave_rw(2, "r")
+    w.withdraw_rw(1, "r")
+    w.withdraw_rw(2, "r")
     assert owner(3) + ":write" in w.hash(w.name)
-    w.leave_rw(3, "w")
+    w.withdraw_rw(3, "w")
     assert w.keys() == []
 
 
@@ -151,9 +151,9 @@ def case_expired_writer(w):
     w.take_rw(2, "w")
     w.pass_time(30)
     assert w.take_rw(3, "r")[0] == 2 and w.heard()[0][1].startswith("g 2 ")
-    w.leave_rw(2, "w")
-    w.leave_rw(3, "r")
-    assert w.keys() == [] and w.leave_rw(1, "w") == 0
+    w.withdraw_rw(2, "w")
+    w.withdraw_rw(3, "r")
+    assert w.keys() == [] and w.withdraw_rw(1, "w") == 0
 
 
 def case_open_round(w):
@@ -162,16 +162,16 @@ def case_open_round(w):
     holder = 1
     for _ in range(8):
         w.take_rw(3 - holder, "w")
-        w.leave_rw(holder, "w")
+        w.withdraw_rw(holder, "w")
         holder = 3 - holder
     assert java.messages() == [] and w.take_rw(2, "w")[0] == 2
-    w.leave_rw(1, "w")
+    w.withdraw_rw(1, "w")
     assert java.messages() == [(w.rw_channel, "1")] and w.redis("EXISTS", w.name) == 0
     java_reads(w)
     assert w.take_rw(2, "w")[2:4] == [0, 1]
     w.redis("DEL", w.name, w.reader_key(JAVA))
     w.pass_time(25)
-    assert w.take_rw(2, "w")[0] == 1 and w.leave_rw(2, "w") == 1 and w.keys() == []
+    assert w.take_rw(2, "w")[0] == 1 and w.withdraw_rw(2, "w") == 1 and w.keys() == []
 
 
 def case_renew(w):
@@ -197,7 +197,7 @@ def case_tagged_name(w):
     w.name = "{tag}x"
     assert w.take_rw(1, "r")[0] == 1
     assert w.redis("EXISTS", "{tag}x:" + owner(1) + ":rwlock_timeout:1") == 1
-    w.leave_rw(1, "r")
+    w.withdraw_rw(1, "r")
     assert w.keys() == []
 
 
@@ -208,5 +208,5 @@ def case_wrong_kinds(w):
         w.redis(*make)
         for kind in "rw":
             refused("mismatch", w.take_rw, 1, kind)
-            assert w.leave_rw(1, kind) == 0 and w.downgrade(1) == 0
+            assert w.withdraw_rw(1, kind) == 0 and w.downgrade(1) == 0
         assert w.keys() == [w.name]

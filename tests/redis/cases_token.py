@@ -9,7 +9,7 @@ def case_grows(w):
         assert token > last
         last = token + span - 1
         assert int(w.redis("GET", w.token)) == last
-        w.leave(1)
+        w.withdraw(1)
 
 
 def case_grows_after_flushall(w):
@@ -28,7 +28,7 @@ def case_near_the_clock(w):
         assert token > last and token + span - 1 <= w.us() + 100000
         assert span in (1, 100000)
         last = token + span - 1
-        w.leave(1)
+        w.withdraw(1)
 
 
 def case_ahead_of_the_clock(w):
@@ -42,7 +42,7 @@ def case_redissons_numbers(w):
     w.redis("SET", w.token, 12, "PX", 60000)
     before = w.us()
     assert w.take(1)[1] >= before and w.redis("TTL", w.token) == -1
-    w.leave(1)
+    w.withdraw(1)
     token = int(w.redis("INCR", w.token))
     assert w.take(1)[1] > token
 
@@ -66,14 +66,14 @@ def case_simple_forgets_its_token(w):
     first = w.simple_take(1, ttl=30000)[1]
     assert DAY < w.redis("PTTL", w.token) <= DAY + 30000
     w.simple_take(2, ttl=5 * DAY)
-    w.simple_leave(1)
+    w.simple_withdraw(1)
     assert w.redis("PTTL", w.token) > 5 * DAY
     second = int(w.redis("HGET", w.info, "%032x" % 2).split()[5])
     w.simple_take(3)
     assert w.evict(second, "s") == 1 and DAY < w.redis("PTTL", w.token) <= DAY + 30000
-    w.simple_leave(3)
+    w.simple_withdraw(3)
     w.redis("DEL", w.token)  # as if the day were over
     third = w.simple_take(1)[1]
     assert first < second < third
-    w.simple_leave(1)
+    w.simple_withdraw(1)
     assert w.take(1)[1] > third and w.redis("PTTL", w.token) == -1

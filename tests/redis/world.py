@@ -159,15 +159,15 @@ class World:
         return self.run("take_mutex", self.mutex_keys(),
                         *self.words(number, ttl, reserve, flags, kind))
 
-    def leave(self, number, kind="m"):
-        return self.run("leave_mutex", self.mutex_keys(), owner(number), kind)
+    def withdraw(self, number, kind="m"):
+        return self.run("withdraw_mutex", self.mutex_keys(), owner(number), kind)
 
     def take_rw(self, number, kind, ttl=30000, reserve=1, flags=""):
         return self.run("take_rw", self.rw_keys(),
                         *self.words(number, ttl, reserve, flags, kind))
 
-    def leave_rw(self, number, kind):
-        return self.run("leave_rw", self.rw_keys(), owner(number), kind)
+    def withdraw_rw(self, number, kind):
+        return self.run("withdraw_rw", self.rw_keys(), owner(number), kind)
 
     def downgrade(self, number, ttl=30000):
         return self.run("downgrade_rw", self.rw_keys(),
@@ -178,8 +178,8 @@ class World:
         return self.run("take_permits", self.count_keys(kind),
                         *self.words(number, ttl, reserve, flags, kind), permits, limit)
 
-    def leave_count(self, number, kind="p"):
-        return self.run("leave_permits", self.count_keys(kind), owner(number), kind)
+    def withdraw_count(self, number, kind="p"):
+        return self.run("withdraw_permits", self.count_keys(kind), owner(number), kind)
 
     def renew(self, *tickets):
         keys, args = [], []
@@ -206,8 +206,8 @@ class World:
         return self.run("latch_wait", self.latch_keys(),
                         *self.words(number, 30000, 1, flags, "l"))
 
-    def latch_leave(self, number):
-        return self.run("latch_leave", self.latch_keys(), owner(number))
+    def latch_withdraw(self, number):
+        return self.run("latch_withdraw", self.latch_keys(), owner(number))
 
     def cell_set(self, version, request, value=b"", remove=0):
         keys = [self.name, self.token, self.done(request)]
@@ -220,8 +220,8 @@ class World:
         words = self.words(number, ttl, reserve, flags, "s")[1:-1]
         return self.run("simple_take", self.rw_keys()[:4], "%032x" % number, *words)
 
-    def simple_leave(self, number, strangers=1):
-        return self.run("simple_leave", self.rw_keys()[:4], "%032x" % number, "s",
+    def simple_withdraw(self, number, strangers=1):
+        return self.run("simple_withdraw", self.rw_keys()[:4], "%032x" % number, "s",
                         strangers)
 
     def evict(self, token, layout="r", sure="n", request=None):

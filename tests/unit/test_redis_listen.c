@@ -118,7 +118,7 @@ START_TEST(messages_of_others)
     wait_in_line(&gone, QUEUED);
     snprintf(line, sizeof line, "n %s", peer_address(&gone));
     hf__backend_redis.withdraw(peer.host.session, &gone);
-    peer_answer("leave_mutex *", ":1\r\n");
+    peer_answer("withdraw_mutex *", ":1\r\n");
     ck_assert_int_eq(fake_next(&peer.host).what, FAKE_WITHDRAWN);
     peer_push(NULL, line);
     ck_assert_int_eq(heard().what, FAKE_NOTHING);

@@ -253,7 +253,7 @@ START_TEST(released_meanwhile)
     peer_grant(&tickets[0]);
     hf__backend_redis.withdraw(peer.host.session, &tickets[0]);
     renew_first(2, HF_RENEW);
-    peer_answer("leave_mutex *", ":1\r\n");
+    peer_answer("withdraw_mutex *", ":1\r\n");
     ck_assert_int_eq(fake_next(&peer.host).what, FAKE_WITHDRAWN);
     memset(&tickets[0], 0xee, sizeof tickets[0]);
     peer_answer("renew 6 *", "*2\r\n:1\r\n:1\r\n");

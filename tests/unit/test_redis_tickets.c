@@ -57,14 +57,14 @@ START_TEST(kinds)
         int kind;
         const char *take, *keys, *leave, *letter;
     } rows[] = {
-        { HF_MUTEX, "take_mutex", MUTEX_KEYS, "leave_mutex", "m" },
-        { HF_REENTRANT, "take_mutex", MUTEX_KEYS, "leave_mutex", "m" },
-        { HF_FAIR, "take_mutex", MUTEX_KEYS, "leave_mutex", "f" },
-        { HF_READ, "take_rw", RW_KEYS, "leave_rw", "r" },
-        { HF_WRITE, "take_rw", RW_KEYS, "leave_rw", "w" },
-        { HF_PERMITS, "take_permits", PERMITS_KEYS, "leave_permits", "p" },
-        { HF_EXPIRING, "take_permits", EXPIRING_KEYS, "leave_permits", "e" },
-        { HF_LATCH, "latch_wait", LATCH_KEYS, "latch_leave", "l" },
+        { HF_MUTEX, "take_mutex", MUTEX_KEYS, "withdraw_mutex", "m" },
+        { HF_REENTRANT, "take_mutex", MUTEX_KEYS, "withdraw_mutex", "m" },
+        { HF_FAIR, "take_mutex", MUTEX_KEYS, "withdraw_mutex", "f" },
+        { HF_READ, "take_rw", RW_KEYS, "withdraw_rw", "r" },
+        { HF_WRITE, "take_rw", RW_KEYS, "withdraw_rw", "w" },
+        { HF_PERMITS, "take_permits", PERMITS_KEYS, "withdraw_permits", "p" },
+        { HF_EXPIRING, "take_permits", EXPIRING_KEYS, "withdraw_permits", "e" },
+        { HF_LATCH, "latch_wait", LATCH_KEYS, "latch_withdraw", "l" },
     };
     char take[256], words[1024];
     peer_open("");
@@ -100,8 +100,8 @@ START_TEST(the_simple_layout)
         ticket.flags |= HF_TICKET_TRY;
         ck_assert_int_eq(fake_next(&peer.host).what, FAKE_BUSY);
         leave(&ticket);
-        peer_answer(alone ? "simple_leave 4 name " SIDE HEX " s 0"
-                          : "simple_leave 4 name " SIDE HEX " s 1",
+        peer_answer(alone ? "simple_withdraw 4 name " SIDE HEX " s 0"
+                          : "simple_withdraw 4 name " SIDE HEX " s 1",
                     ":0\r\n");
         ck_assert_int_eq(fake_next(&peer.host).code, HF_GONE);
         peer_close();
@@ -227,7 +227,7 @@ START_TEST(withdrawals)
         ticket = peer_ticket(HF_MUTEX);
         peer_grant(&ticket);
         leave(&ticket);
-        peer_answer("leave_mutex *", rows[i].reply);
+        peer_answer("withdraw_mutex *", rows[i].reply);
         struct fake_answer answer = fake_next(&peer.host);
         ck_assert_int_eq(answer.what, FAKE_WITHDRAWN);
         ck_assert_int_eq(answer.code, (int)rows[i].what);
@@ -238,7 +238,7 @@ START_TEST(withdrawals)
     ticket = peer_ticket(HF_MUTEX);
     peer_grant(&ticket);
     leave(&ticket);
-    peer_answer("leave_mutex *", "+x\r\n"); /* not the answer to that */
+    peer_answer("withdraw_mutex *", "+x\r\n"); /* not the answer to that */
     ck_assert_int_eq(fake_next(&peer.host).code, HF_WITHDRAWAL_UNKNOWN);
     leave(&ticket);
     ck_assert_int_eq(fake_next(&peer.host).code, HF_WITHDRAWAL_UNSENT);
@@ -258,7 +258,7 @@ START_TEST(busy_while_leaving)
     peer_answer("take_mutex *", "*1\r\n:3\r\n");
     ck_assert_int_eq(fake_next(&peer.host).what, FAKE_BUSY);
     ck_assert_uint_ne((uint32_t)ticket.store[0], 0);
-    peer_answer("leave_mutex *", ":0\r\n");
+    peer_answer("withdraw_mutex *", ":0\r\n");
     ck_assert_int_eq(fake_next(&peer.host).what, FAKE_WITHDRAWN);
     ck_assert_uint_eq(ticket.store[0], 0);
     peer_close();
@@ -422,8 +422,8 @@ START_TEST(what_is_left_leaves)
     ck_assert_int_eq(pthread_create(&thread, NULL, hear_farewell, NULL), 0);
     fake_close(&peer.host);
     ck_assert_int_eq(pthread_join(thread, NULL), 0);
-    ck_assert_int_eq(strncmp(farewell[0], "leave_mutex ", 12), 0);
-    ck_assert_int_eq(strncmp(farewell[1], "leave_rw ", 9), 0);
+    ck_assert_int_eq(strncmp(farewell[0], "withdraw_mutex ", 15), 0);
+    ck_assert_int_eq(strncmp(farewell[1], "withdraw_rw ", 12), 0);
     ck_assert_uint_eq(hf__mem_live(), peer.live);
 }
 END_TEST

@@ -62,29 +62,30 @@ static const enum key_name latch_keys[] = { KEY_NAME, KEY_INFO,   KEY_QUEUE,
 struct kind {
     char letter;
     const enum key_name *keys;
-    const struct script *take, *leave;
+    const struct script *take, *withdraw;
 };
 
 static const struct kind kinds[] = {
     [HF_MUTEX] = { 'm', mutex_keys, &hf__redis_script_take_mutex,
-                   &hf__redis_script_leave_mutex },
+                   &hf__redis_script_withdraw_mutex },
     [HF_REENTRANT] = { 'm', mutex_keys, &hf__redis_script_take_mutex,
-                       &hf__redis_script_leave_mutex },
+                       &hf__redis_script_withdraw_mutex },
     [HF_FAIR] = { 'f', mutex_keys, &hf__redis_script_take_mutex,
-                  &hf__redis_script_leave_mutex },
-    [HF_READ] = { 'r', rw_keys, &hf__redis_script_take_rw, &hf__redis_script_leave_rw },
+                  &hf__redis_script_withdraw_mutex },
+    [HF_READ] = { 'r', rw_keys, &hf__redis_script_take_rw,
+                  &hf__redis_script_withdraw_rw },
     [HF_WRITE] = { 'w', rw_keys, &hf__redis_script_take_rw,
-                   &hf__redis_script_leave_rw },
+                   &hf__redis_script_withdraw_rw },
     [HF_PERMITS] = { 'p', permits_keys, &hf__redis_script_take_permits,
-                     &hf__redis_script_leave_permits },
+                     &hf__redis_script_withdraw_permits },
     [HF_EXPIRING] = { 'e', expiring_keys, &hf__redis_script_take_permits,
-                      &hf__redis_script_leave_permits },
+                      &hf__redis_script_withdraw_permits },
     [HF_LATCH] = { 'l', latch_keys, &hf__redis_script_latch_wait,
-                   &hf__redis_script_latch_leave },
+                   &hf__redis_script_latch_withdraw },
 };
 
 static const struct kind simple = { 's', simple_keys, &hf__redis_script_simple_take,
-                                    &hf__redis_script_simple_leave };
+                                    &hf__redis_script_simple_withdraw };
 
 static const struct kind *kind_of(const struct redis_session *me, int kind)
 {
@@ -376,8 +377,9 @@ void hf__redis_attempt(void *session, struct hf_ticket *ticket)
 
 /* ---- Withdraw -------------------------------------------------------------------- */
 
-static void leave_reply(void *session, void *subject, uint64_t word,
-                        const struct resp *nodes, int64_t sent_ns, const hf_error *gone)
+static void withdraw_reply(void *session, void *subject, uint64_t word,
+                           const struct resp *nodes, int64_t sent_ns,
+                           const hf_error *gone)
 {
     (void)word;
     (void)sent_ns;
@@ -414,7 +416,7 @@ void hf__redis_ticket_withdraw(struct redis_session *me, struct hf_ticket *ticke
     hf__redis_args_letter(&args, kind->letter);
     hf__redis_args_number(&args, me->strangers);
     ticket->store[0] = (ticket->store[0] + ONE_REQUEST) | WITHDRAWING;
-    hf__redis_conn_eval(me->conn, kind->leave, keys.key, keys.count, args.arg,
+    hf__redis_conn_eval(me->conn, kind->withdraw, keys.key, keys.count, args.arg,
                         args.count, reply, ticket, 0);
 }
 
@@ -422,7 +424,7 @@ void hf__redis_withdraw(void *session, struct hf_ticket *ticket)
 {
     struct redis_session *me = session;
     if (me->scripts)
-        hf__redis_ticket_withdraw(me, ticket, leave_reply);
+        hf__redis_ticket_withdraw(me, ticket, withdraw_reply);
     else
         hf__redis_noscript_withdraw(me, ticket);
 }

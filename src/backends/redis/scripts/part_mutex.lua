@@ -73,7 +73,7 @@ local function fair_enqueue(me, mine, known, pttl)
 end
 
 -- Gives up a place in the fair queue, as fair_drop. Who comes first now is told.
-local function fair_leave(me)
+local function fair_withdraw(me)
     local first = fair_evict() == me
     local found = fair_drop(me)
     call('HDEL', K.info, me)

@@ -73,7 +73,7 @@ end
 
 local found
 if kind == 'f' then
-    found = fair_leave(me)
+    found = fair_withdraw(me)
 else
     found = dequeue(me)
 end
