@@ -45,7 +45,7 @@ function move.w(from, to)
     if redis.pcall('HEXISTS', K.name, from .. ':write') ~= 1 then
         return false
     end
-    keep(K.name, ttl)
+    raise_ttl(K.name, ttl)
     call('HSET', K.name, to .. ':write', 1)
     if from ~= to then
         call('HDEL', K.name, from .. ':write')
@@ -58,7 +58,7 @@ function move.r(from, to)
         or call('EXISTS', reader_key(from)) == 0 then
         return false
     end
-    keep(K.name, ttl)
+    raise_ttl(K.name, ttl)
     call('SET', reader_key(to), 1, 'PX', ttl)
     call('HSET', K.name, to, 1)
     if from ~= to then
@@ -101,7 +101,7 @@ end
 -- What may be refused comes before the move, and does not hinder it afterwards: the
 -- adopter is told of it in any case.
 if kind ~= 'p' and kind ~= 'e' then
-    keep(K.info, ttl)
+    raise_ttl(K.info, ttl)
 end
 if not move[kind](from, new) then
     return false

@@ -28,7 +28,7 @@ local new = '0'
 if remove == '1' then
     call('DEL', K.name)
 else
-    new = draw(1)
+    new = draw_token(1)
     if not new then
         return corrupt()
     end

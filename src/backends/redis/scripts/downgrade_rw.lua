@@ -18,7 +18,7 @@ local r = record_read(call('HGET', K.info, me))
 -- The lease first, and the mode last of all that may be refused (by an ACL): until then
 -- the writer stays what it is. After that the answer is 1, whatever hinders the others.
 call('SET', reader_key(me), 1, 'PX', ttl)
-keep(K.name, ttl)
+raise_ttl(K.name, ttl)
 call('HSET', K.name, me, 1)
 call('HDEL', K.name, me .. ':write')
 call('HSET', K.name, 'mode', 'read')

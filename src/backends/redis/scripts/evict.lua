@@ -17,7 +17,7 @@
 
 K.name, K.token, K.info, K.queue, K.fair, K.patience = unpack(KEYS, 1, 6)
 K.token_ms = ARGV[2] == 's' and TOKEN_MS
-local token, sure, id, who = tonumber(ARGV[1]), ARGV[3] == 'y', ARGV[4], ARGV[5]
+local token, confirmed, id, details = tonumber(ARGV[1]), ARGV[3] == 'y', ARGV[4], ARGV[5]
 local done = KEYS[12]
 
 local function mutex_drop(owner, r)
@@ -40,10 +40,10 @@ local drop = {
 -- A mutex that its client may have handed on since: true if that client is there to be
 -- asked, or if the number is not the one that is known here.
 local function must_ask(owner, r)
-    if sure or r.span == '1' or ARGV[3] == 'f' and r.token == ARGV[1] then
+    if confirmed or r.span == '1' or ARGV[3] == 'f' and r.token == ARGV[1] then
         return false
     end
-    local line = ' ' .. ARGV[1] .. ' ' .. r.token .. ' ' .. id .. ' ' .. who
+    local line = ' ' .. ARGV[1] .. ' ' .. r.token .. ' ' .. id .. ' ' .. details
     local asked = push(r, 'e', owner, line)
     return asked or r.token ~= ARGV[1]
 end
@@ -75,8 +75,8 @@ for i = 1, #fields, 2 do
         if K.zset then
             count_release()
         end
-        if not sure then
-            push(r, 'l', owner, ' ' .. who)
+        if not confirmed then
+            push(r, 'l', owner, ' ' .. details)
         end
         call('SET', done, 1, 'PX', 60000)
         return 1

@@ -80,7 +80,7 @@ end
 -- from it. One GETSET, because the clock nearly always is. `reserve` is text.
 local TOKEN_MAX = 2 ^ 53 - 2 ^ 20
 
-local function draw(reserve)
+local function draw_token(reserve)
     clock()
     local old = redis.pcall('GETSET', K.token, text(now_us + reserve - 1))
     if not old then
@@ -101,8 +101,8 @@ local function draw(reserve)
 end
 
 -- Makes r a holder's record: true. Nil: no token to be had.
-local function give(_, r)
-    local token, span = draw(r.reserve)
+local function grant(r)
+    local token, span = draw_token(r.reserve)
     if not token then
         return nil
     end
@@ -115,14 +115,14 @@ end
 
 -- Tells a waiter other than the one who asks (me) that it holds. It believes that, so it
 -- is the last thing to do. False if it is dead: then its hold must be taken back.
-local function heard(owner, r, me)
+local function push_grant(owner, r, me)
     return owner == me or push(r, 'g', owner,
         ' ' .. r.token .. ' ' .. r.span .. ' ' .. r.ttl .. ' ' .. r.since)
 end
 
 -- Writes a hold by `write`. If the server refuses a part of that (an ACL forbids one of
 -- the commands), `undo` takes the rest back: without its lease it would stay for ever.
-local function whole(write, undo, owner, r, run)
+local function write_or_undo(write, undo, owner, r, run)
     local good, why = pcall(write, owner, r, run)
     if not good then
         undo(owner, r)
@@ -130,12 +130,12 @@ local function whole(write, undo, owner, r, run)
     end
 end
 
-local function granted(r)
+local function reply_granted(r)
     return { 1, tonumber(r.token), tonumber(r.span), tonumber(r.ttl), now }
 end
 
 -- Raises the TTL of a key; never lowers it.
-local function keep(key, ms)
+local function raise_ttl(key, ms)
     if call('PTTL', key) < tonumber(ms) then
         call('PEXPIRE', key, ms)
     end

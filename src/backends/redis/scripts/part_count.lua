@@ -64,7 +64,7 @@ local function count_undo(owner, r)
 end
 
 local function count_own(owner, r)
-    whole(count_write, count_undo, owner, r)
+    write_or_undo(count_write, count_undo, owner, r)
 end
 
 undo[count_own] = count_undo
@@ -139,7 +139,7 @@ local function count_foreign(made, limit, held)
 end
 
 -- See above: how long the keys live. `ttl` is the lease that they must outlive.
-local function count_keep(ttl)
+local function count_extend(ttl)
     clock()
     local notes = call('HMGET', K.info, '#made', '#limit', '#held', '#keep')
     local made, held, kept = notes[1], tonumber(notes[3]) or 0, tonumber(notes[4])
@@ -147,7 +147,7 @@ local function count_keep(ttl)
         if kind == 'p' and held > 0 then
             call('PERSIST', K.info)
         elseif call('EXISTS', K.info) == 1 then
-            keep(K.info, ttl + QUEUE_MS)
+            raise_ttl(K.info, ttl + QUEUE_MS)
         end
         return
     end
@@ -182,14 +182,14 @@ local function count_release()
     local waiting = call('EXISTS', K.queue) == 1
     local first = waiting and queue_head()
     local payload = text(math.max(free, 0))
-    local told = waiting and drain_release(count_fits, count_own, payload)
-    if free > 0 and not told then
-        told = call('PUBLISH', K.channel, text(free)) > 0
+    local notified = waiting and drain_release(count_fits, count_own, payload)
+    if free > 0 and not notified then
+        notified = call('PUBLISH', K.channel, text(free)) > 0
     end
     local notes = call('HMGET', K.info, '#held', '#made', '#limit')
     local held = tonumber(notes[1]) or 0
     if waiting then
-        count_keep(0)
+        count_extend(0)
         local owner, r = queue_head()
         -- The new head must know whether to listen to Redisson's channel.
         if owner and owner ~= first and count_foreign(notes[2], notes[3], held) then
@@ -206,7 +206,7 @@ local function count_release()
         return
     elseif not notes[2] then
         call('DEL', K.info)
-    elseif free == tonumber(notes[3]) and not told then
+    elseif free == tonumber(notes[3]) and not notified then
         -- One of Redisson's that was told comes for the counter: without it, it would
         -- wait for ever.
         call('DEL', K.name, K.info)

@@ -13,12 +13,12 @@ local function drain(fits, own, me)
         if not owner or not fits(r) then
             return count, in_too
         end
-        if not give(owner, r) then
+        if not grant(r) then
             return count, in_too, true
         end
         own(owner, r)
         call('LPOP', K.queue)
-        if heard(owner, r, me) then
+        if push_grant(owner, r, me) then
             count = count + 1
             in_too = in_too or owner == me
         else

@@ -20,7 +20,7 @@ end
 -- Notes that a counter is a latch, for whoever looks.
 local function latch_note()
     call('HSET', K.info, '#kind', 'l')
-    keep(K.info, LATCH_MS)
+    raise_ttl(K.info, LATCH_MS)
 end
 
 -- Tells everybody who waits.

@@ -45,20 +45,20 @@ local function fair_enqueue(me, mine, known, pttl)
     end
     local wait = math.max(0, pttl)
     local score = tonumber(call('ZSCORE', K.patience, me) or 0)
-    local line = call('LRANGE', K.fair, 0, -1)
-    local ours, place, foreign = {}, #line, false
+    local queue = call('LRANGE', K.fair, 0, -1)
+    local ours, place, foreign = {}, #queue, false
     for _, owner in ipairs(call('HKEYS', K.info)) do
         ours[owner] = true
     end
-    for i, owner in ipairs(line) do
+    for i, owner in ipairs(queue) do
         if owner == me then
             place = i - 1
             break
         end
         foreign = foreign or not ours[owner]
     end
-    if place == #line then
-        local last = place > 0 and call('ZSCORE', K.patience, line[place])
+    if place == #queue then
+        local last = place > 0 and call('ZSCORE', K.patience, queue[place])
         if last then
             wait = tonumber(last) - now
         end
@@ -68,7 +68,7 @@ local function fair_enqueue(me, mine, known, pttl)
         call('ZADD', K.patience, text(now + wait + PATIENCE), me)
     end
     call('HSET', K.info, me, record_write(mine))
-    keep(K.info, mine.ttl + QUEUE_MS)
+    raise_ttl(K.info, mine.ttl + QUEUE_MS)
     return place, foreign
 end
 
@@ -95,9 +95,9 @@ end
 -- A free mutex goes to the first of its queue. Both ways return the new owner, or nil
 -- and why nobody of ours has it though somebody waits: 'turn' it is Redisson's turn,
 -- 'corrupt' there is no token. `release`: the run counts; it may be another's turn.
-local queue_pass, fair_pass
+local queue_grant, fair_grant
 
-queue_pass = function(me, release)
+queue_grant = function(me, release)
     while true do
         local owner, r, run = mutex_next()
         if not owner then
@@ -107,20 +107,20 @@ queue_pass = function(me, release)
             call('LPUSH', K.queue, owner)
             call('HSET', K.info, '#run', 0)
             if open_round('0') then
-                return nil, 'turn'
+                return nil, 'foreign'
             end
-            local other, other_why = fair_pass(me)
+            local other, other_why = fair_grant(me)
             if other or other_why then
                 return other, other_why
             end
             release = false
         else
-            if not give(owner, r) then
+            if not grant(r) then
                 call('LPUSH', K.queue, owner)
                 return nil, 'corrupt'
             end
             mutex_own(owner, r, run + 1)
-            if heard(owner, r, me) then
+            if push_grant(owner, r, me) then
                 return owner
             end
             mutex_undo(owner)
@@ -129,7 +129,7 @@ queue_pass = function(me, release)
     end
 end
 
-fair_pass = function(me, release)
+fair_grant = function(me, release)
     while true do
         local owner = fair_evict()
         if not owner then
@@ -139,7 +139,7 @@ fair_pass = function(me, release)
         local r, run = record_read(found[1]), tonumber(found[2]) or 0
         if release and run >= RUN_MAX then
             call('HSET', K.info, '#run', 0)
-            local other, why = queue_pass(me)
+            local other, why = queue_grant(me)
             if other or why then
                 return other, why
             end
@@ -148,14 +148,14 @@ fair_pass = function(me, release)
         if not r then
             -- One of Redisson's: it takes the lock itself when told.
             call('PUBLISH', K.channel .. ':' .. owner, '0')
-            return nil, 'turn'
+            return nil, 'foreign'
         end
-        if not give(owner, r) then
+        if not grant(r) then
             return nil, 'corrupt'
         end
         fair_drop(owner)
         mutex_own(owner, r, run + 1)
-        if heard(owner, r, me) then
+        if push_grant(owner, r, me) then
             return owner
         end
         mutex_undo(owner)
@@ -164,10 +164,10 @@ fair_pass = function(me, release)
 end
 
 -- Each kind hands on to its own queue first, to the other one when that is empty.
-local function mutex_pass(kind, me, release)
-    local first, second = queue_pass, fair_pass
+local function mutex_grant(kind, me, release)
+    local first, second = queue_grant, fair_grant
     if kind == 'f' then
-        first, second = fair_pass, queue_pass
+        first, second = fair_grant, queue_grant
     end
     local owner, why = first(me, release)
     if owner or why then
@@ -178,8 +178,8 @@ end
 
 -- Hands on the mutex of an owner that is gone from the hash already.
 local function mutex_release(owner, kind)
-    local heir, why = mutex_pass(kind, nil, true)
-    if not heir and not why then
+    local waiter, why = mutex_grant(kind, nil, true)
+    if not waiter and not why then
         call('DEL', K.info)
         call('PUBLISH', K.channel, '0')
         return

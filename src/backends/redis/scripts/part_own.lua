@@ -21,7 +21,7 @@ local function mutex_undo(owner)
 end
 
 local function mutex_own(owner, r, run)
-    whole(mutex_write, mutex_undo, owner, r, run)
+    write_or_undo(mutex_write, mutex_undo, owner, r, run)
 end
 
 -- The next of QUEUE, taken out of it, and how many grants there were in a row.

@@ -40,13 +40,13 @@ local function enqueue(me, mine, known, forever)
     call('HSET', K.info, me, record_write(mine))
     call('PEXPIRE', K.queue, QUEUE_MS)
     if not forever then
-        keep(K.info, mine.ttl + QUEUE_MS)
+        raise_ttl(K.info, mine.ttl + QUEUE_MS)
     end
     return place
 end
 
 -- Wakes the first one that lives, to look again.
-local function queue_tell()
+local function queue_notify()
     while true do
         local owner, r = queue_head()
         if not owner or push(r, 'n', owner) then
@@ -62,7 +62,7 @@ local function dequeue(me)
     local found = call('LREM', K.queue, 1, me)
     call('HDEL', K.info, me)
     if first then
-        queue_tell()
+        queue_notify()
     end
     return found
 end
@@ -71,13 +71,13 @@ end
 -- goes on. Newcomers and waiters of ours that ask meanwhile are told to come back.
 -- K.told: that was announced already, to so many.
 local function open_round(payload)
-    local told = K.told or call('PUBLISH', K.channel, payload)
-    if told == 0 then
+    local listeners = K.listeners or call('PUBLISH', K.channel, payload)
+    if listeners == 0 then
         return false
     end
     clock()
     call('HSET', K.info, '#run', 0, '#open', text(now + OPEN_MS))
-    queue_tell()
+    queue_notify()
     return true
 end
 

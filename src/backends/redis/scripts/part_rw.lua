@@ -17,7 +17,7 @@ local function rw_write(owner, r)
     if r.kind == 'r' then
         call('SET', reader_key(owner), 1, 'PX', r.ttl)
         call('HSET', K.name, 'mode', 'read', owner, 1)
-        keep(K.name, r.ttl)
+        raise_ttl(K.name, r.ttl)
         mode = 'read'
     else
         call('HSET', K.name, 'mode', 'write', owner .. ':write', 1)
@@ -41,7 +41,7 @@ local function rw_undo(owner, r)
 end
 
 local function rw_own(owner, r)
-    whole(rw_write, rw_undo, owner, r)
+    write_or_undo(rw_write, rw_undo, owner, r)
 end
 
 undo[rw_own] = rw_undo
@@ -110,13 +110,13 @@ local function rw_release(payload)
     if waiting and mode == 'read' then
         rw_purge()
     end
-    local told = waiting and drain_release(rw_fits, rw_own, payload)
-    if not told and mode ~= 'write' and (payload == '1' or not mode) then
+    local notified = waiting and drain_release(rw_fits, rw_own, payload)
+    if not notified and mode ~= 'write' and (payload == '1' or not mode) then
         call('PUBLISH', K.channel, payload)
     end
     if waiting and mode == 'read' and rw_foreign() then
         -- Readers of Redisson's came in beside ours: the head must listen for them now.
-        queue_tell()
+        queue_notify()
     end
     tidy()
 end

@@ -23,8 +23,8 @@ local taken
 -- Milliseconds: the window; hand-overs before the first one, before each where nobody was
 -- seen, and where somebody was; a look at the window in either case; a look at strangers that come one after
 -- another. And the windows after which strangers are taken to be gone.
-local WINDOW, SHUT_FIRST, SHUT, SHUT_MET = 300, 600, 2300, 150
-local LOOK, LOOK_MET, LOOK_TURNS, EMPTY_MAX = 150, 20, 2, 3
+local WINDOW, SHUT_FIRST, SHUT, SHUT_SEEN = 300, 600, 2300, 150
+local LOOK, LOOK_SEEN, LOOK_FOREIGN, EMPTY_MAX = 150, 20, 2, 3
 
 local function simple_fits(r)
     return r.kind == 'm' and not taken
@@ -66,7 +66,7 @@ local function window_due()
     local shut = not found[1] and found[2] and now - tonumber(found[2])
     if not shut or shut < 0 then
         call('HSET', K.info, '#shut', text(now - (found[2] and 0 or SHUT - SHUT_FIRST)))
-    elseif shut >= (empty < EMPTY_MAX and SHUT_MET or SHUT) then
+    elseif shut >= (empty < EMPTY_MAX and SHUT_SEEN or SHUT) then
         empty = math.min(empty + 1, EMPTY_MAX)
         call('HSET', K.info, '#open', text(now + WINDOW), '#empty', empty)
         return WINDOW, empty
@@ -75,36 +75,36 @@ local function window_due()
 end
 
 -- How long the first of QUEUE leaves a window alone.
-local function window_look(left, empty)
-    return math.min(left, empty < EMPTY_MAX and LOOK_MET or LOOK)
+local function window_look_ms(left, empty)
+    return math.min(left, empty < EMPTY_MAX and LOOK_SEEN or LOOK)
 end
 
 -- The first waiters are told when to look: the first one, and if that dies the next.
-local function window_tell(left, empty)
+local function window_notify(left, empty)
     queue_head()
-    local wait = window_look(left, empty)
+    local wait = window_look_ms(left, empty)
     for i, owner in ipairs(call('LRANGE', K.queue, 0, 2)) do
         local r = record_read(call('HGET', K.info, owner))
         if r then
-            push(r, 'w', owner, ' ' .. text(i == 1 and wait or left + LOOK_MET * (i - 1)))
+            push(r, 'w', owner, ' ' .. text(i == 1 and wait or left + LOOK_SEEN * (i - 1)))
         end
     end
 end
 
 -- Gives the lock up if it is owner's: true; the next one has it, or the first who comes
 -- if `strangers` may be there and it is their turn.
-local function simple_drop(owner, _, strangers)
+local function simple_drop(owner, _, foreign)
     if redis.pcall('GET', K.name) ~= owner then
         return false
     end
     call('DEL', K.name)
     call('HDEL', K.info, owner)
     taken = false
-    if strangers and queue_head() then
+    if foreign and queue_head() then
         local left, empty = window_due()
         if left > 0 then
             call('HDEL', K.info, '#who')
-            window_tell(left, empty)
+            window_notify(left, empty)
             return true
         end
     end

@@ -39,7 +39,7 @@ function renew.w(owner, ttl)
     if ttl > 0 and call('HLEN', K.name) == 2 then
         call('PEXPIRE', K.name, ttl)
     elseif ttl > 0 then
-        keep(K.name, ttl)
+        raise_ttl(K.name, ttl)
     end
     return true
 end
@@ -53,7 +53,7 @@ function renew.r(owner, ttl)
     if ttl == 0 then
         return call('EXISTS', key) == 1
     end
-    keep(K.name, ttl)
+    raise_ttl(K.name, ttl)
     return call('PEXPIRE', key, ttl) == 1
 end
 
@@ -88,7 +88,7 @@ function renew.e(owner, ttl)
 end
 
 -- The client has handed the lock on inside itself: the record gets the number.
-local function pass_on(owner, token)
+local function note_hand_off(owner, token)
     local r = record_read(call('HGET', K.info, owner))
     local behind = r and r.state == 'h' and token - tonumber(r.token)
     if behind and behind > 0 and behind < tonumber(r.span) then
@@ -104,10 +104,10 @@ for i = 1, #KEYS / 3 do
     ttl, token = tonumber(ttl), tonumber(token)
     local held = renew[kind](owner, ttl)
     if held and token > 0 then
-        pass_on(owner, token)
+        note_hand_off(owner, token)
     end
     if held and ttl > 0 and kind ~= 'p' then
-        keep(K.info, ttl)
+        raise_ttl(K.info, ttl)
     end
     table.insert(reply, held and 1 or 0)
 end

@@ -15,12 +15,12 @@ clock()
 local mine = record_new(ttl, reserve, inbox, number, details, 'm', '1')
 
 local function take()
-    if not give(me, mine, me) then
+    if not grant(mine) then
         return corrupt()
     end
     simple_own(me, mine)
-    keep(K.info, ttl)
-    return granted(mine)
+    raise_ttl(K.info, ttl)
+    return reply_granted(mine)
 end
 
 if call('EXISTS', K.name, K.info, K.queue) == 0 then
@@ -34,9 +34,9 @@ local found = call('HMGET', K.info, me, value or '', '#open', '#empty', '#who')
 local known = record_read(found[1])
 if value == me and known and known.state == 'h' then
     call('PEXPIRE', K.name, ttl)
-    keep(K.info, ttl)
+    raise_ttl(K.info, ttl)
     known.ttl = ttl
-    return granted(known)
+    return reply_granted(known)
 elseif value == me then
     return take()
 end
@@ -49,20 +49,20 @@ local function wait(pttl, foreign)
     return { 2, pttl, place, place == 0 and foreign or 0, now }
 end
 
-local left, met = window_left(found[3]), found[5]
+local left, seen = window_left(found[3]), found[5]
 if not value then
     local head = queue_head()
-    if left > 0 and head and not met then
+    if left > 0 and head and not seen then
         local empty = tonumber(found[4]) or EMPTY_MAX
-        return wait(head == me and window_look(left, empty) or left, 0)
+        return wait(head == me and window_look_ms(left, empty) or left, 0)
     end
     forget_holders()
     local _, in_too, no_token = drain(simple_fits, simple_own, me)
     if no_token then
         return corrupt()
     elseif in_too then
-        keep(K.info, ttl)
-        return granted(record_read(call('HGET', K.info, me)))
+        raise_ttl(K.info, ttl)
+        return reply_granted(record_read(call('HGET', K.info, me)))
     elseif not taken then
         return take()
     end
@@ -70,13 +70,13 @@ end
 local pttl = call('PTTL', K.name)
 if not value or found[2] then
     return wait(pttl, 0)
-elseif met == value then
+elseif seen == value then
     return wait(pttl, 1)
 end
 -- A stranger, and not the one that was there before. Who takes the lock again and again
 -- leaves it open for a blink only, to others of its kind too: one of ours looks for that,
 -- and ends it.
-local reply = wait(pttl, (met or left > 0) and LOOK_TURNS or 1)
+local reply = wait(pttl, (seen or left > 0) and LOOK_FOREIGN or 1)
 if reply[1] == 2 then
     call('HSET', K.info, '#who', value, '#empty', 0)
 end

@@ -19,12 +19,12 @@ local try = flags ~= '' and string.find(flags, 't', 1, true)
 
 -- First what nearly every call is about, without the words below: making a function
 -- costs the server as much as a command does. What does not fit goes on undone.
-local there = call('EXISTS', keys[1], keys[3], keys[4], keys[5])
+local present = call('EXISTS', keys[1], keys[3], keys[4], keys[5])
 local time = call('TIME')
 local micros = string.format('%06d', time[2])
 local second = time[1]
 
-if there == 0 then
+if present == 0 then
     -- Free, and nobody waits. (The token is drawn as draw() in part_base does.)
     local token, span = second .. micros, reserve
     local old = redis.pcall('GETSET', keys[2], reserve == '1' and token or
@@ -76,7 +76,7 @@ elseif kind == 'm' then
                 call('HSET', keys[3], '#keep', string.format('%.0f', since + 120000))
             end
             local foreign = not found[2] and place == 0 and 1 or 0
-            if not found[2] or there > (place > 0 and 3 or 2) then
+            if not found[2] or present > (place > 0 and 3 or 2) then
                 place = place + call('LLEN', keys[5])
             end
             return { 2, call('PTTL', keys[1]), place, foreign, tonumber(since) }
@@ -92,16 +92,16 @@ clock()
 local mine = record_new(ttl, reserve, inbox, number, details, kind, '1')
 
 local function take(fresh)
-    if not give(me, mine, me) then
+    if not grant(mine) then
         return corrupt()
     end
     mutex_own(me, mine, 0)
     if fresh then
         call('PEXPIRE', K.info, ttl)
     else
-        keep(K.info, ttl)
+        raise_ttl(K.info, ttl)
     end
-    return granted(mine)
+    return reply_granted(mine)
 end
 
 if call('EXISTS', K.name, K.info, K.queue, K.fair) == 0 then
@@ -160,7 +160,7 @@ local function wait(pttl, foreign)
 end
 
 -- Free, but somebody may come before me.
-local function take_turn(open, last)
+local function take_next(open, last)
     local left = open_left(open)
     if left > 0 then
         return wait(left, true)
@@ -169,10 +169,10 @@ local function take_turn(open, last)
     if late and late.state == 'h' then
         call('HDEL', K.info, last)
     end
-    local owner, why = mutex_pass(kind, me)
+    local owner, why = mutex_grant(kind, me)
     if owner == me then
-        keep(K.info, ttl)
-        return granted(record_read(call('HGET', K.info, me)))
+        raise_ttl(K.info, ttl)
+        return reply_granted(record_read(call('HGET', K.info, me)))
     elseif owner then
         return wait(call('PTTL', K.name), false)
     elseif why == 'corrupt' then
@@ -188,13 +188,13 @@ if kind == 'f' then
 end
 look()
 if not holder then
-    return take_turn(found[2], found[3])
+    return take_next(found[2], found[3])
 elseif holder ~= me then
     return wait(call('PTTL', K.name), not found[4])
 elseif not known or known.state ~= 'h' then
     return take()
 end
 call('PEXPIRE', K.name, ttl)
-keep(K.info, ttl)
+raise_ttl(K.info, ttl)
 known.ttl = ttl
-return granted(known)
+return reply_granted(known)

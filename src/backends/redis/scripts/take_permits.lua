@@ -25,8 +25,8 @@ local score = call('ZSCORE', K.zset, member(me))
 if score and tonumber(score) > now and known and known.state == 'h' then
     call('ZADD', K.zset, text(now + ttl), member(me))
     known.ttl = ttl
-    count_keep(ttl)
-    return granted(known)
+    count_extend(ttl)
+    return reply_granted(known)
 end
 
 local idle = false
@@ -67,7 +67,7 @@ local function wait(pttl, foreign)
         return { 3, pttl }
     end
     local place = enqueue(me, mine, known, true)
-    count_keep(ttl)
+    count_extend(ttl)
     if foreign == nil and place == 0 then
         foreign = count_foreign(made, limit, tonumber(call('HGET', K.info, '#held')) or 0)
     end
@@ -82,16 +82,16 @@ local _, in_too, no_token = drain(count_fits, count_own, me)
 if no_token then
     return corrupt()
 elseif in_too then
-    count_keep(ttl)
-    return granted(record_read(call('HGET', K.info, me)))
+    count_extend(ttl)
+    return reply_granted(record_read(call('HGET', K.info, me)))
 elseif count_fits(mine) and call('EXISTS', K.queue) == 0 then
-    if not give(me, mine, me) then
+    if not grant(mine) then
         count_release()
         return corrupt()
     end
     count_own(me, mine)
-    count_keep(ttl)
-    return granted(mine)
+    count_extend(ttl)
+    return reply_granted(mine)
 end
 local soonest = call('ZRANGE', K.zset, 0, 0, 'WITHSCORES')[2]
 return wait(soonest and math.max(0, tonumber(soonest) - now) or -1)

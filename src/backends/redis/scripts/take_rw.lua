@@ -14,12 +14,12 @@ clock()
 local mine = record_new(ttl, reserve, inbox, number, details, kind, '1')
 
 local function take()
-    if not give(me, mine, me) then
+    if not grant(mine) then
         return corrupt()
     end
     rw_own(me, mine)
-    keep(K.info, ttl)
-    return granted(mine)
+    raise_ttl(K.info, ttl)
+    return reply_granted(mine)
 end
 
 local function wait(known, pttl, other)
@@ -55,9 +55,9 @@ if found[2] then
     if kind == 'r' then
         call('SET', reader_key(me), 1, 'PX', ttl)
     end
-    keep(K.name, ttl)
-    keep(K.info, ttl)
-    return granted(known)
+    raise_ttl(K.name, ttl)
+    raise_ttl(K.info, ttl)
+    return reply_granted(known)
 end
 
 if not mode then
@@ -74,8 +74,8 @@ local _, in_too, no_token = drain(rw_fits, rw_own, me)
 if no_token then
     return corrupt()
 elseif in_too then
-    keep(K.info, ttl)
-    return granted(record_read(call('HGET', K.info, me)))
+    raise_ttl(K.info, ttl)
+    return reply_granted(record_read(call('HGET', K.info, me)))
 elseif rw_fits(mine) and call('EXISTS', K.queue) == 0 then
     return take()
 elseif not known and kind == 'r' and mode == 'read' and rw_foreign() then

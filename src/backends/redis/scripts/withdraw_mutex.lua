@@ -14,16 +14,16 @@ local released = redis.pcall('HDEL', keys[1], me) == 1
 
 -- Mostly the next of QUEUE lives, and it is its turn; or nobody waits. As in take_mutex
 -- this comes before the words below, and what does not fit is put back and goes on.
-local told -- how many listened, if an open round was announced here
-local heir = released and kind == 'm' and call('LPOP', keys[4])
-if heir then
-    local found = call('HMGET', keys[3], heir, '#run')
+local listeners -- how many listened, if an open round was announced here
+local waiter = released and kind == 'm' and call('LPOP', keys[4])
+if waiter then
+    local found = call('HMGET', keys[3], waiter, '#run')
     local ttl, reserve, inbox, number, details = string.match(found[1] or '',
         '^w m 1 (%d+) (%d+) %d+ %d+ %d+ (%S+) (%d+) (.*)$')
     local run = tonumber(found[2]) or 0
     if run >= 8 and call('EXISTS', keys[5]) == 0 then
-        told = call('PUBLISH', keys[7], '0')
-        run = told == 0 and 0 or run
+        listeners = call('PUBLISH', keys[7], '0')
+        run = listeners == 0 and 0 or run
     end
     if ttl and run < 8 then
         local time = call('TIME')
@@ -33,30 +33,30 @@ if heir then
             string.format('%.0f', token + reserve - 1))
         if not old or type(old) == 'string' and string.find(old, '^%d+$') and
             tonumber(old) < token + 0 then
-            call('HSET', keys[1], heir, 1)
+            call('HSET', keys[1], waiter, 1)
             if redis.pcall('PEXPIRE', keys[1], ttl) ~= 1 then
                 -- An ACL forbids it: without a lease it would stay for ever.
-                call('HDEL', keys[1], heir)
-                call('LPUSH', keys[4], heir)
+                call('HDEL', keys[1], waiter)
+                call('LPUSH', keys[4], waiter)
                 return call('PEXPIRE', keys[1], ttl)
             end
-            call('HSET', keys[3], heir, 'h m 1 ' .. ttl .. ' ' .. reserve .. ' ' ..
+            call('HSET', keys[3], waiter, 'h m 1 ' .. ttl .. ' ' .. reserve .. ' ' ..
                 token .. ' ' .. reserve .. ' ' .. since .. ' ' .. inbox .. ' ' ..
-                number .. ' ' .. details, '#last', heir, '#run', run + 1)
+                number .. ' ' .. details, '#last', waiter, '#run', run + 1)
             call('HDEL', keys[3], me)
             -- It believes what it is told, so that this comes last.
-            if call('PUBLISH', inbox, 'g ' .. number .. ' ' .. heir .. ' ' .. token ..
+            if call('PUBLISH', inbox, 'g ' .. number .. ' ' .. waiter .. ' ' .. token ..
                 ' ' .. reserve .. ' ' .. ttl .. ' ' .. since) > 0 then
                 return 1
             end
-            call('HDEL', keys[1], heir)
-            call('HSET', keys[3], heir, found[1], '#run', run)
+            call('HDEL', keys[1], waiter)
+            call('HSET', keys[3], waiter, found[1], '#run', run)
         elseif type(old) == 'string' then
             call('SET', keys[2], old)
         end
     end
-    call('LPUSH', keys[4], heir)
-elseif heir == false and released and kind == 'm' and call('EXISTS', keys[5]) == 0 then
+    call('LPUSH', keys[4], waiter)
+elseif waiter == false and released and kind == 'm' and call('EXISTS', keys[5]) == 0 then
     call('DEL', keys[3])
     call('PUBLISH', keys[7], '0')
     return 1
@@ -64,7 +64,7 @@ end
 
 -- uses: base, own, queue, mutex
 K = { name = keys[1], token = keys[2], info = keys[3], queue = keys[4], fair = keys[5],
-    patience = keys[6], channel = keys[7], told = told }
+    patience = keys[6], channel = keys[7], listeners = listeners }
 
 if released then
     mutex_release(me, kind)
