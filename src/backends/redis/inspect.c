@@ -25,7 +25,7 @@
 
 enum { DETAIL_PARTS = 5, ROW_PARTS = 10, PIPELINE = 64, NAMES_BYTES_MAX = 256 << 20 };
 
-struct survey {
+struct walk {
     struct hf_link link;
     struct hf_request *request;
     hf_error why;
@@ -46,74 +46,74 @@ static const enum key_name inspect_keys[] = { KEY_NAME,  KEY_INFO,    KEY_QUEUE,
 
 /* ---- Surveys --------------------------------------------------------------------- */
 
-static void survey_free(struct survey *survey)
+static void walk_free(struct walk *walk)
 {
-    for (size_t i = 0; i < survey->count; i++)
-        hf__free(survey->names[i]);
-    hf__free(survey->names);
-    hf__list_remove(&survey->link);
-    hf__free(survey);
+    for (size_t i = 0; i < walk->count; i++)
+        hf__free(walk->names[i]);
+    hf__free(walk->names);
+    hf__list_remove(&walk->link);
+    hf__free(walk);
 }
 
 void hf__redis_inspect_done(struct redis_session *me)
 {
-    for (struct hf_link *link; (link = hf__list_first(&me->surveys));)
-        survey_free(HF_CONTAINER(link, struct survey, link));
+    for (struct hf_link *link; (link = hf__list_first(&me->walks));)
+        walk_free(HF_CONTAINER(link, struct walk, link));
 }
 
 /* Its calls go on, and end with nobody to tell. */
 void hf__redis_inspect_forget(struct redis_session *me, const void *request)
 {
-    for (HF_EACH(link, &me->surveys)) {
-        struct survey *survey = HF_CONTAINER(link, struct survey, link);
-        if (survey->request == request)
-            survey->request = NULL;
+    for (HF_EACH(link, &me->walks)) {
+        struct walk *walk = HF_CONTAINER(link, struct walk, link);
+        if (walk->request == request)
+            walk->request = NULL;
     }
 }
 
-static void survey_fail(struct survey *survey, int rc, const hf_error *why)
+static void walk_fail(struct walk *walk, int rc, const hf_error *why)
 {
-    if (survey->rc != 0)
+    if (walk->rc != 0)
         return;
-    survey->rc = rc;
-    survey->why = *why;
+    walk->rc = rc;
+    walk->why = *why;
 }
 
-static void survey_end(struct redis_session *me, struct survey *survey)
+static void walk_end(struct redis_session *me, struct walk *walk)
 {
-    struct hf_request *request = survey->request;
-    int rc = survey->rc;
-    hf_error why = survey->why;
-    survey_free(survey);
+    struct hf_request *request = walk->request;
+    int rc = walk->rc;
+    hf_error why = walk->why;
+    walk_free(walk);
     if (request)
         me->host->ops->answered(me->host, request, rc, rc ? &why : NULL);
 }
 
 /* Each reply is a step, also one with nothing to tell: most keys are no locks. */
-static void survey_heard(struct redis_session *me, struct survey *survey,
-                         const struct resp *nodes)
+static void walk_answered(struct redis_session *me, struct walk *walk,
+                          const struct resp *nodes)
 {
-    survey->under_way--;
-    if (nodes && survey->request)
-        me->host->ops->progress(me->host, survey->request);
+    walk->under_way--;
+    if (nodes && walk->request)
+        me->host->ops->progress(me->host, walk->request);
 }
 
-static bool survey_add(struct survey *survey, const char *name, size_t len)
+static bool walk_add_name(struct walk *walk, const char *name, size_t len)
 {
-    survey->bytes += len + sizeof(*survey->names);
-    if (survey->bytes > NAMES_BYTES_MAX)
+    walk->bytes += len + sizeof(*walk->names);
+    if (walk->bytes > NAMES_BYTES_MAX)
         return false; /* a walk that will not end */
-    if (survey->count == survey->room) {
-        size_t room = survey->room ? 2 * survey->room : 64;
-        char **names = hf__realloc(survey->names, survey->room * sizeof(*names),
+    if (walk->count == walk->room) {
+        size_t room = walk->room ? 2 * walk->room : 64;
+        char **names = hf__realloc(walk->names, walk->room * sizeof(*names),
                                    room * sizeof(*names));
         if (!names)
             return false;
-        survey->names = names;
-        survey->room = room;
+        walk->names = names;
+        walk->room = room;
     }
-    survey->names[survey->count] = hf__copy_text(name, len);
-    return survey->names[survey->count] && ++survey->count;
+    walk->names[walk->count] = hf__copy_text(name, len);
+    return walk->names[walk->count] && ++walk->count;
 }
 
 static int compare_names(const void *left, const void *right)
@@ -121,17 +121,17 @@ static int compare_names(const void *left, const void *right)
     return strcmp(*(char *const *)left, *(char *const *)right);
 }
 
-static void survey_sort(struct survey *survey)
+static void walk_sort(struct walk *walk)
 {
     size_t kept = 0;
-    if (survey->count > 1)
-        qsort(survey->names, survey->count, sizeof(*survey->names), compare_names);
-    for (size_t i = 0; i < survey->count; i++)
-        if (kept && strcmp(survey->names[kept - 1], survey->names[i]) == 0)
-            hf__free(survey->names[i]);
+    if (walk->count > 1)
+        qsort(walk->names, walk->count, sizeof(*walk->names), compare_names);
+    for (size_t i = 0; i < walk->count; i++)
+        if (kept && strcmp(walk->names[kept - 1], walk->names[i]) == 0)
+            hf__free(walk->names[i]);
         else
-            survey->names[kept++] = survey->names[i];
-    survey->count = kept;
+            walk->names[kept++] = walk->names[i];
+    walk->count = kept;
 }
 
 /* ---- Rows ------------------------------------------------------------------------ */
@@ -213,8 +213,8 @@ static int64_t left_of(int64_t number)
     return number == HF_FOREVER ? HF_FOREVER : at_least(number, 0);
 }
 
-static void tell_row(struct redis_session *me, struct survey *survey, const char *name,
-                     const struct row *row)
+static void row_report(struct redis_session *me, struct walk *walk, const char *name,
+                       const struct row *row)
 {
     int kind = row_kind(row);
     bool counted = kind == HF_PERMITS || kind == HF_EXPIRING;
@@ -236,24 +236,24 @@ static void tell_row(struct redis_session *me, struct survey *survey, const char
         .since_ms = at_least(row->number[7], -1),
         .left_ms = left_of(row->number[8]),
     };
-    me->host->ops->entry(me->host, survey->request, &entry);
+    me->host->ops->entry(me->host, walk->request, &entry);
 }
 
 /* ---- Asking for names ------------------------------------------------------------ */
 
-static void survey_step(struct redis_session *me, struct survey *survey);
+static void walk_next(struct redis_session *me, struct walk *walk);
 
-static void ask_page(struct redis_session *me, struct survey *survey, size_t index,
+static void ask_page(struct redis_session *me, struct walk *walk, size_t index,
                      int64_t section, const char *place, size_t place_len);
 
-static const char *name_at(const struct survey *survey, size_t index)
+static const char *name_at(const struct walk *walk, size_t index)
 {
-    return survey->names ? survey->names[index] : survey->request->name;
+    return walk->names ? walk->names[index] : walk->request->name;
 }
 
 /* A page: {section, place, {row ...}}. False if it is none. */
-static bool page_told(struct redis_session *me, struct survey *survey, size_t index,
-                      const struct resp *nodes)
+static bool page_report(struct redis_session *me, struct walk *walk, size_t index,
+                        const struct resp *nodes)
 {
     int64_t section;
     struct row row;
@@ -265,12 +265,12 @@ static bool page_told(struct redis_session *me, struct survey *survey, size_t in
     uint32_t first = (uint32_t)(rows - nodes);
     for (uint32_t i = first + 1; i < rows->next; i = nodes[i].next)
         if (read_row(nodes, i, &row))
-            tell_row(me, survey, name_at(survey, index), &row);
-    survey->paging = section != 0;
-    if (survey->paging) {
-        survey->flight++;
-        survey->next = index + 1;
-        ask_page(me, survey, index, section, place->text, place->len);
+            row_report(me, walk, name_at(walk, index), &row);
+    walk->paging = section != 0;
+    if (walk->paging) {
+        walk->flight++;
+        walk->next = index + 1;
+        ask_page(me, walk, index, section, place->text, place->len);
     }
     return true;
 }
@@ -281,79 +281,79 @@ static void inspect_reply(void *session, void *subject, uint64_t word,
 {
     (void)sent_ns;
     struct redis_session *me = session;
-    struct survey *survey = subject;
+    struct walk *walk = subject;
     hf_error why;
     int rc = hf__redis_reply_error(nodes, gone, &why);
-    bool early = word >> 32 != survey->flight;
-    if (rc == 0 && !early && survey->request && survey->rc == 0 &&
-        !page_told(me, survey, (uint32_t)word, nodes))
+    bool early = word >> 32 != walk->flight;
+    if (rc == 0 && !early && walk->request && walk->rc == 0 &&
+        !page_report(me, walk, (uint32_t)word, nodes))
         rc = hf__fail(&why, HF_ECORRUPT, "the server's answer makes no sense");
     if (rc != 0)
-        survey_fail(survey, rc, &why);
-    survey_heard(me, survey, nodes);
-    survey_step(me, survey);
+        walk_fail(walk, rc, &why);
+    walk_answered(me, walk, nodes);
+    walk_next(me, walk);
 }
 
-static void ask_page(struct redis_session *me, struct survey *survey, size_t index,
+static void ask_page(struct redis_session *me, struct walk *walk, size_t index,
                      int64_t section, const char *place, size_t place_len)
 {
-    const char *name = name_at(survey, index);
+    const char *name = name_at(walk, index);
     struct keys keys;
     struct args args;
     hf__redis_keys_fill(&keys, inspect_keys, name, strlen(name));
     hf__redis_args_init(&args);
     hf__redis_args_number(&args, section);
     hf__redis_args_text(&args, place, place_len);
-    survey->under_way++;
+    walk->under_way++;
     hf__redis_conn_eval(me->conn, &hf__redis_script_inspect, keys.key, keys.count,
-                        args.arg, args.count, inspect_reply, survey,
-                        (uint64_t)survey->flight << 32 | index);
+                        args.arg, args.count, inspect_reply, walk,
+                        (uint64_t)walk->flight << 32 | index);
 }
 
 /* Keeps some calls under way until all names were asked for. Calls may be answered
  * inside hf__redis_conn_eval() when the connection is down: then the survey has failed, and the caller
  * at the bottom of the stack ends it. */
-static void survey_step(struct redis_session *me, struct survey *survey)
+static void walk_next(struct redis_session *me, struct walk *walk)
 {
-    survey->under_way++; /* keeps it alive meanwhile */
-    while (survey->rc == 0 && survey->request && !survey->paging &&
-           survey->next < survey->count && survey->under_way <= PIPELINE) {
-        size_t index = survey->next++;
-        ask_page(me, survey, index, 1, "0", 1);
+    walk->under_way++; /* keeps it alive meanwhile */
+    while (walk->rc == 0 && walk->request && !walk->paging &&
+           walk->next < walk->count && walk->under_way <= PIPELINE) {
+        size_t index = walk->next++;
+        ask_page(me, walk, index, 1, "0", 1);
     }
-    if (--survey->under_way == 0)
-        survey_end(me, survey);
+    if (--walk->under_way == 0)
+        walk_end(me, walk);
 }
 
 /* ---- Walking the keys ------------------------------------------------------------ */
 
-static void scan(struct redis_session *me, struct survey *survey,
+static void scan(struct redis_session *me, struct walk *walk,
                  const struct resp_arg *cursor);
 
 /* The name a key found by SCAN stands for; false if it is none that we look for. */
-static bool name_of_key(const struct survey *survey, const struct resp *key,
+static bool name_of_key(const struct walk *walk, const struct resp *key,
                         struct resp_arg *ret_name)
 {
-    const char *prefix = survey->request->name;
+    const char *prefix = walk->request->name;
     size_t plen = strlen(prefix);
     *ret_name = (struct resp_arg){ key->text, key->len };
-    if (survey->hashes && (hf__redis_resp_begins(key, "holdfast_") ||
-                           hf__redis_resp_begins(key, "redisson_")))
+    if (walk->hashes && (hf__redis_resp_begins(key, "holdfast_") ||
+                         hf__redis_resp_begins(key, "redisson_")))
         return false;
-    if (!survey->hashes && !hf__redis_key_parse(key->text, key->len, ret_name))
+    if (!walk->hashes && !hf__redis_key_parse(key->text, key->len, ret_name))
         return false;
     return ret_name->len <= HF_NAME_MAX && ret_name->len >= plen &&
            memcmp(ret_name->text, prefix, plen) == 0;
 }
 
-static void keep_names(struct survey *survey, const struct resp *nodes, size_t list)
+static void keep_names(struct walk *walk, const struct resp *nodes, size_t list)
 {
     struct resp_arg name;
     hf_error why;
     for (uint32_t i = (uint32_t)list + 1; i < nodes[list].next; i = nodes[i].next)
-        if (nodes[i].type == RESP_TEXT && name_of_key(survey, &nodes[i], &name) &&
-            !survey_add(survey, name.text, name.len))
-            survey_fail(survey, hf__fail_code(&why, HF_ENOMEM), &why);
+        if (nodes[i].type == RESP_TEXT && name_of_key(walk, &nodes[i], &name) &&
+            !walk_add_name(walk, name.text, name.len))
+            walk_fail(walk, hf__fail_code(&why, HF_ENOMEM), &why);
 }
 
 static void scan_reply(void *session, void *subject, uint64_t word,
@@ -362,30 +362,29 @@ static void scan_reply(void *session, void *subject, uint64_t word,
     (void)word;
     (void)sent_ns;
     struct redis_session *me = session;
-    struct survey *survey = subject;
+    struct walk *walk = subject;
     hf_error why;
     static const struct resp_arg start = { "0", 1 };
     int rc = hf__redis_reply_error(nodes, gone, &why);
-    survey_heard(me, survey, nodes);
+    walk_answered(me, walk, nodes);
     const struct resp *cursor = rc == 0 ? hf__redis_resp_at(nodes, 0, 0) : NULL;
     const struct resp *found = rc == 0 ? hf__redis_resp_at(nodes, 0, 1) : NULL;
     if (rc == 0 &&
         (!cursor || cursor->type != RESP_TEXT || !found || found->type != RESP_ARRAY))
         rc = hf__fail(&why, HF_ECORRUPT, "the server's answer to SCAN makes no sense");
-    if (rc != 0 && !survey->hashes)
-        survey_fail(survey, rc, &why);
-    if (rc == 0 && survey->request)
-        keep_names(survey, nodes, (size_t)(found - nodes));
-    if (rc == 0 && survey->request && survey->rc == 0 &&
-        !hf__redis_resp_is(cursor, "0")) {
+    if (rc != 0 && !walk->hashes)
+        walk_fail(walk, rc, &why);
+    if (rc == 0 && walk->request)
+        keep_names(walk, nodes, (size_t)(found - nodes));
+    if (rc == 0 && walk->request && walk->rc == 0 && !hf__redis_resp_is(cursor, "0")) {
         struct resp_arg next = { cursor->text, cursor->len };
-        scan(me, survey, &next);
-    } else if (!survey->hashes && survey->request && survey->rc == 0) {
-        survey->hashes = true; /* a server without SCAN ... TYPE has had its say */
-        scan(me, survey, &start);
+        scan(me, walk, &next);
+    } else if (!walk->hashes && walk->request && walk->rc == 0) {
+        walk->hashes = true; /* a server without SCAN ... TYPE has had its say */
+        scan(me, walk, &start);
     } else {
-        survey_sort(survey);
-        survey_step(me, survey);
+        walk_sort(walk);
+        walk_next(me, walk);
     }
 }
 
@@ -404,32 +403,32 @@ static size_t write_pattern(char *out, const char *before, const char *prefix)
     return (size_t)(at - out);
 }
 
-static void scan(struct redis_session *me, struct survey *survey,
+static void scan(struct redis_session *me, struct walk *walk,
                  const struct resp_arg *cursor)
 {
     char pattern[2 * HF_NAME_MAX + 32];
-    size_t len = write_pattern(pattern, survey->hashes ? "" : "holdfast_info:*",
-                               survey->request->name);
+    size_t len = write_pattern(pattern, walk->hashes ? "" : "holdfast_info:*",
+                               walk->request->name);
     const struct resp_arg args[] = {
         { "SCAN", 4 },  *cursor,       { "MATCH", 5 }, { pattern, len },
         { "COUNT", 5 }, { "1000", 4 }, { "TYPE", 4 },  { "hash", 4 },
     };
-    survey->under_way++;
-    hf__redis_conn_send(me->conn, args, survey->hashes ? 8 : 6, scan_reply, survey, 0);
+    walk->under_way++;
+    hf__redis_conn_send(me->conn, args, walk->hashes ? 8 : 6, scan_reply, walk, 0);
 }
 
 void hf__redis_inspect(struct redis_session *me, struct hf_request *request)
 {
     static const struct resp_arg start = { "0", 1 };
-    struct survey *survey = hf__alloc(sizeof(*survey));
-    if (!survey) {
+    struct walk *walk = hf__alloc(sizeof(*walk));
+    if (!walk) {
         me->host->ops->answered(me->host, request, HF_ENOMEM, NULL);
         return;
     }
-    survey->request = request;
-    hf__list_push_back(&me->surveys, &survey->link);
+    walk->request = request;
+    hf__list_push_back(&me->walks, &walk->link);
     if (request->prefix)
-        scan(me, survey, &start);
+        scan(me, walk, &start);
     else
-        ask_page(me, survey, 0, 1, "0", 1);
+        ask_page(me, walk, 0, 1, "0", 1);
 }

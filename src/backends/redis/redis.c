@@ -208,7 +208,7 @@ static int redis_open(void *session, struct hf_host *host, const struct hf_url *
     char password[HF_SECRET_MAX];
     me->host = host;
     hf__list_init(&me->batches);
-    hf__list_init(&me->surveys);
+    hf__list_init(&me->walks);
     hf__list_init(&me->jobs);
     hf__redis_evict_start(me);
     hf__redis_listen_start(me);

@@ -39,7 +39,7 @@ struct redis_session {
 
     struct hf_link listeners[LISTENER_BUCKETS];
     struct hf_link batches;   /* renewals under way */
-    struct hf_link surveys;   /* inspections under way */
+    struct hf_link walks;     /* inspections under way */
     struct hf_link jobs;      /* of noscript.c; the first one may be running */
     struct hf_link evictions; /* that a client has to answer first */
     struct hf_timer evict_timer;
