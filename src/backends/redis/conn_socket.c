@@ -25,7 +25,7 @@ enum {
     REQUESTS_MIN = 16,
     KEPT_MIN = 4096,
     KEPT_IDLE = 64 << 10, /* what may stay when nothing is in flight */
-    GATHER = 4, /* answers on their way, from which on commands wait for them */
+    GATHER_REPLIES = 4, /* answers on their way, from which on commands wait for them */
 };
 
 /* ---- Rings ----------------------------------------------------------------------- */
@@ -158,7 +158,7 @@ void hf__redis_socket_flush(struct conn_socket *sock)
 
 void hf__redis_socket_flush_soon(struct conn_socket *sock)
 {
-    if (!sock->conn->reading && sock->flushed - sock->first < GATHER)
+    if (!sock->conn->reading && sock->flushed - sock->first < GATHER_REPLIES)
         hf__redis_socket_flush(sock);
 }
 

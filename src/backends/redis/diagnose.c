@@ -14,11 +14,11 @@
 
 enum part { PART_INFO = 1, PART_TIME = 2, PART_SCRIPT = 3 };
 
-#define CLOCK_FAR_US INT64_C(500000)
+#define CLOCK_SKEW_US INT64_C(500000)
 #define EPOCH_MAX_S INT64_C(100000000000) /* further is no clock */
 
-static void tell(struct redis_session *me, struct hf_request *request, int level,
-                 const char *topic, const char *what, const char *fix)
+static void report(struct redis_session *me, struct hf_request *request, int level,
+                   const char *topic, const char *what, const char *fix)
 {
     hf_finding finding = { sizeof(finding), level, topic, what, fix };
     me->host->ops->finding(me->host, request, &finding);
@@ -46,8 +46,8 @@ static bool field(const struct resp *info, const char *key, char *value, size_t 
     return false;
 }
 
-static void look_at_version(struct redis_session *me, struct hf_request *request,
-                            const struct resp *info)
+static void check_version(struct redis_session *me, struct hf_request *request,
+                          const struct resp *info)
 {
     char version[32], valkey[32], what[160];
     field(info, "redis_version", version, sizeof(version));
@@ -55,14 +55,14 @@ static void look_at_version(struct redis_session *me, struct hf_request *request
     snprintf(what, sizeof(what), "%s %s", is_valkey ? "Valkey" : "Redis",
              is_valkey ? valkey : version);
     if (strtol(version, NULL, 10) < 6)
-        tell(me, request, HF_REMARK, "version", what,
-             "Redis 6 or newer lets one connection do for requests and messages");
+        report(me, request, HF_REMARK, "version", what,
+               "Redis 6 or newer lets one connection do for requests and messages");
     else
-        tell(me, request, HF_GOOD, "version", what, "");
+        report(me, request, HF_GOOD, "version", what, "");
 }
 
-static void look_at_memory(struct redis_session *me, struct hf_request *request,
-                           const struct resp *info)
+static void check_memory(struct redis_session *me, struct hf_request *request,
+                         const struct resp *info)
 {
     char policy[32], limit[32], what[160];
     field(info, "maxmemory_policy", policy, sizeof(policy));
@@ -70,53 +70,53 @@ static void look_at_memory(struct redis_session *me, struct hf_request *request,
     snprintf(what, sizeof(what), "maxmemory %s, maxmemory-policy %s", limit, policy);
     bool may_drop = strtoull(limit, NULL, 10) != 0 && strcmp(policy, "noeviction") != 0;
     if (may_drop)
-        tell(me, request, HF_TRAP, "eviction", what,
-             "a lock may be thrown out while it is held: set maxmemory-policy "
-             "noeviction, or keep locks on a server of their own");
+        report(me, request, HF_TRAP, "eviction", what,
+               "a lock may be thrown out while it is held: set maxmemory-policy "
+               "noeviction, or keep locks on a server of their own");
     else
-        tell(me, request, HF_GOOD, "eviction", what, "");
+        report(me, request, HF_GOOD, "eviction", what, "");
 }
 
-static void look_at_disk(struct redis_session *me, struct hf_request *request,
-                         const struct resp *info)
+static void check_persistence(struct redis_session *me, struct hf_request *request,
+                              const struct resp *info)
 {
     char aof[8];
     field(info, "aof_enabled", aof, sizeof(aof));
     if (aof[0] == '1')
-        tell(me, request, HF_GOOD, "persistence", "append-only file is on", "");
+        report(me, request, HF_GOOD, "persistence", "append-only file is on", "");
     else
-        tell(me, request, HF_TRAP, "persistence",
-             "a restart of the server forgets locks that are held",
-             "set appendonly yes and appendfsync always, or make whatever is guarded "
-             "check the fencing token (it keeps growing over a restart)");
+        report(me, request, HF_TRAP, "persistence",
+               "a restart of the server forgets locks that are held",
+               "set appendonly yes and appendfsync always, or make whatever is guarded "
+               "check the fencing token (it keeps growing over a restart)");
 }
 
-static void look_at_role(struct redis_session *me, struct hf_request *request,
-                         const struct resp *info)
+static void check_role(struct redis_session *me, struct hf_request *request,
+                       const struct resp *info)
 {
     char role[16], replicas[16], cluster[8];
     field(info, "role", role, sizeof(role));
     field(info, "connected_slaves", replicas, sizeof(replicas));
     field(info, "cluster_enabled", cluster, sizeof(cluster));
     if (strcmp(role, "master") != 0)
-        tell(me, request, HF_TRAP, "role",
-             "this server is a replica: it takes no locks",
-             "give the address of the primary");
+        report(me, request, HF_TRAP, "role",
+               "this server is a replica: it takes no locks",
+               "give the address of the primary");
     else if (strtol(replicas, NULL, 10) > 0)
-        tell(me, request, HF_REMARK, "role",
-             "replicas follow asynchronously: a failover may forget a lock",
-             "make whatever is guarded check the fencing token");
+        report(me, request, HF_REMARK, "role",
+               "replicas follow asynchronously: a failover may forget a lock",
+               "make whatever is guarded check the fencing token");
     else
-        tell(me, request, HF_GOOD, "role", "primary without replicas", "");
+        report(me, request, HF_GOOD, "role", "primary without replicas", "");
     if (cluster[0] == '1')
-        tell(me, request, HF_TRAP, "cluster", "the server is part of a cluster",
-             "use a single server for now: names of other nodes are refused");
+        report(me, request, HF_TRAP, "cluster", "the server is part of a cluster",
+               "use a single server for now: names of other nodes are refused");
 }
 
 /* ---- TIME and scripts ------------------------------------------------------------ */
 
-static void look_at_clock(struct redis_session *me, struct hf_request *request,
-                          const struct resp *nodes)
+static void check_clock(struct redis_session *me, struct hf_request *request,
+                        const struct resp *nodes)
 {
     int64_t seconds = 0, micros = 0;
     char what[160];
@@ -128,35 +128,35 @@ static void look_at_clock(struct redis_session *me, struct hf_request *request,
     int64_t size = apart < 0 ? -apart : apart;
     snprintf(what, sizeof(what), "the server's clock is %lld ms %s ours",
              (long long)(size / 1000), apart < 0 ? "behind" : "ahead of");
-    if (size > CLOCK_FAR_US)
-        tell(me, request, HF_REMARK, "clock", what,
-             "holdfast does not compare clocks, but Redisson's fair locks and expiring "
-             "permits do: run NTP on both");
+    if (size > CLOCK_SKEW_US)
+        report(
+            me, request, HF_REMARK, "clock", what,
+            "holdfast does not compare clocks, but Redisson's fair locks and expiring "
+            "permits do: run NTP on both");
     else
-        tell(me, request, HF_GOOD, "clock", what, "");
+        report(me, request, HF_GOOD, "clock", what, "");
 }
 
-static void look_at_scripts(struct redis_session *me, struct hf_request *request,
-                            int rc)
+static void check_scripts(struct redis_session *me, struct hf_request *request, int rc)
 {
     if (rc == 0)
-        tell(me, request, HF_GOOD, "scripts", "EVAL is allowed", "");
+        report(me, request, HF_GOOD, "scripts", "EVAL is allowed", "");
     else
-        tell(me, request, HF_TRAP, "scripts", "this user may not run scripts",
-             "grant +eval +evalsha, or use ?layout=simple&script=off");
+        report(me, request, HF_TRAP, "scripts", "this user may not run scripts",
+               "grant +eval +evalsha, or use ?layout=simple&script=off");
 }
 
 /* ---- The flight ------------------------------------------------------------------ */
 
 static void diagnose_reply(void *session, void *subject, uint64_t part,
                            const struct resp *nodes, int64_t sent_ns,
-                           const hf_error *gone)
+                           const hf_error *no_reply)
 {
     (void)sent_ns;
     struct redis_session *me = session;
     struct hf_request *request = subject;
     hf_error why;
-    int rc = hf__redis_reply_error(nodes, gone, &why);
+    int rc = hf__redis_reply_error(nodes, no_reply, &why);
     if (!nodes) {
         /* Of three calls that went down together the last one speaks for all. */
         if (part == PART_SCRIPT)
@@ -165,17 +165,17 @@ static void diagnose_reply(void *session, void *subject, uint64_t part,
     }
     me->host->ops->progress(me->host, request);
     if (part == PART_INFO && nodes[0].type == RESP_TEXT) {
-        look_at_version(me, request, nodes);
-        look_at_memory(me, request, nodes);
-        look_at_disk(me, request, nodes);
-        look_at_role(me, request, nodes);
+        check_version(me, request, nodes);
+        check_memory(me, request, nodes);
+        check_persistence(me, request, nodes);
+        check_role(me, request, nodes);
     } else if (part == PART_INFO) {
-        tell(me, request, HF_REMARK, "info", "this user may not read INFO",
-             "grant +info to let holdfast examine the server");
+        report(me, request, HF_REMARK, "info", "this user may not read INFO",
+               "grant +info to let holdfast examine the server");
     } else if (part == PART_TIME && rc == 0) {
-        look_at_clock(me, request, nodes);
+        check_clock(me, request, nodes);
     } else if (part == PART_SCRIPT) {
-        look_at_scripts(me, request, rc);
+        check_scripts(me, request, rc);
         me->host->ops->answered(me->host, request, 0, NULL);
     }
 }

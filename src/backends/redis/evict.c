@@ -126,8 +126,8 @@ void hf__redis_evict_reason(struct redis_session *me, struct hf_ticket *ticket,
 }
 
 /* y: that token holds the lock now. x: another one does. */
-static void answer(struct redis_session *me, const struct hf_ticket *ticket,
-                   const struct eviction *eviction, char word)
+static void send_answer(struct redis_session *me, const struct hf_ticket *ticket,
+                        const struct eviction *eviction, char word)
 {
     struct keys keys;
     struct args args;
@@ -156,11 +156,11 @@ void hf__redis_evict_asked(struct redis_session *me, struct hf_ticket *ticket,
         return; /* it will be asked again; a flood must not fill the memory */
     if (eviction->token != hf__redis_evict_token_now(ticket, eviction->first)) {
         hf__redis_renew(me, &ticket, 1, HF_CHECK); /* which brings the right one */
-        answer(me, ticket, eviction, 'x');
+        send_answer(me, ticket, eviction, 'x');
         return;
     }
     /* Lost to our callers first, so that none of them hands it on. */
     hf__redis_evict_reason(me, ticket, eviction->details, eviction->len);
     me->host->ops->event(me->host, ticket, HF_EVENT_LOST);
-    answer(me, ticket, eviction, 'y');
+    send_answer(me, ticket, eviction, 'y');
 }

@@ -277,13 +277,13 @@ static bool page_report(struct redis_session *me, struct walk *walk, size_t inde
 
 static void inspect_reply(void *session, void *subject, uint64_t word,
                           const struct resp *nodes, int64_t sent_ns,
-                          const hf_error *gone)
+                          const hf_error *no_reply)
 {
     (void)sent_ns;
     struct redis_session *me = session;
     struct walk *walk = subject;
     hf_error why;
-    int rc = hf__redis_reply_error(nodes, gone, &why);
+    int rc = hf__redis_reply_error(nodes, no_reply, &why);
     bool early = word >> 32 != walk->flight;
     if (rc == 0 && !early && walk->request && walk->rc == 0 &&
         !page_report(me, walk, (uint32_t)word, nodes))
@@ -357,7 +357,8 @@ static void keep_names(struct walk *walk, const struct resp *nodes, size_t list)
 }
 
 static void scan_reply(void *session, void *subject, uint64_t word,
-                       const struct resp *nodes, int64_t sent_ns, const hf_error *gone)
+                       const struct resp *nodes, int64_t sent_ns,
+                       const hf_error *no_reply)
 {
     (void)word;
     (void)sent_ns;
@@ -365,7 +366,7 @@ static void scan_reply(void *session, void *subject, uint64_t word,
     struct walk *walk = subject;
     hf_error why;
     static const struct resp_arg start = { "0", 1 };
-    int rc = hf__redis_reply_error(nodes, gone, &why);
+    int rc = hf__redis_reply_error(nodes, no_reply, &why);
     walk_answered(me, walk, nodes);
     const struct resp *cursor = rc == 0 ? hf__redis_resp_at(nodes, 0, 0) : NULL;
     const struct resp *found = rc == 0 ? hf__redis_resp_at(nodes, 0, 1) : NULL;

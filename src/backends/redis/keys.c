@@ -171,7 +171,7 @@ static bool begins(const char *name, size_t len, const char *prefix)
 }
 
 /* The prefix that makes the name a key of another one, or NULL. */
-static const char *taken_prefix(const char *name, size_t len)
+static const char *reserved_prefix(const char *name, size_t len)
 {
     static const char latch[] = "redisson_unlock_latch"; /* Redisson's own business */
     for (size_t i = 0; i < KEY_END; i++) {
@@ -194,7 +194,7 @@ static bool ends(const char *name, size_t len, const char *suffix, size_t *ret_r
 }
 
 /* A key of the form `{x}:timeout` or `{x}:owner:rwlock_timeout:1`. */
-static const char *taken_suffix(const char *name, size_t len)
+static const char *reserved_suffix(const char *name, size_t len)
 {
     size_t rest, digits = len;
     if (ends(name, len, ":timeout", &rest) && has_tag(name, rest))
@@ -210,14 +210,14 @@ static const char *taken_suffix(const char *name, size_t len)
 int hf__redis_name_check(enum redis_layout layout, int kind, const char *name,
                          size_t len, hf_error *why)
 {
-    const char *prefix = taken_prefix(name, len);
+    const char *prefix = reserved_prefix(name, len);
     if (prefix)
         return hf__fail(why, HF_EINVAL,
                         "a name that begins with '%s:' is a key of another lock",
                         prefix);
     if (layout == LAYOUT_SIMPLE)
         return 0;
-    const char *suffix = taken_suffix(name, len);
+    const char *suffix = reserved_suffix(name, len);
     if (suffix)
         return hf__fail(why, HF_EINVAL,
                         "a name with a '{' that ends with '%s' is a key of another "

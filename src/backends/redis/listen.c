@@ -104,7 +104,7 @@ void hf__redis_listen_done(struct redis_session *me)
         }
 }
 
-static bool hears(const struct listener *listener, const char *channel, size_t len)
+static bool listens_to(const struct listener *listener, const char *channel, size_t len)
 {
     return listener->len == len && memcmp(listener->channel, channel, len) == 0;
 }
@@ -117,14 +117,15 @@ static void latch_opened(struct redis_session *me, struct hf_ticket *ticket)
 }
 
 /* `payload` NULL: the subscription was confirmed. */
-static void channel_speaks(struct redis_session *me, const char *channel,
-                           size_t channel_len, const char *payload, size_t len)
+static void channel_message(struct redis_session *me, const char *channel,
+                            size_t channel_len, const char *payload, size_t len)
 {
     struct hf_link *bucket = bucket_of(me, channel, channel_len);
     for (HF_EACH_SAFE(link, bucket)) {
         struct listener *listener = HF_CONTAINER(link, struct listener, link);
         struct hf_ticket *ticket = listener->ticket;
-        if (!hears(listener, channel, channel_len) || (!payload && listener->confirmed))
+        if (!listens_to(listener, channel, channel_len) ||
+            (!payload && listener->confirmed))
             continue;
         if (!payload)
             listener->confirmed = true;
@@ -137,7 +138,7 @@ static void channel_speaks(struct redis_session *me, const char *channel,
 
 void hf__redis_subscribed(void *session, const char *channel, size_t channel_len)
 {
-    channel_speaks(session, channel, channel_len, NULL, 0);
+    channel_message(session, channel, channel_len, NULL, 0);
 }
 
 /* ---- The inbox ------------------------------------------------------------------- */
@@ -276,5 +277,5 @@ void hf__redis_message(void *session, const char *channel, size_t channel_len,
     if (channel_len == INBOX_SIZE && memcmp(channel, me->inbox, INBOX_SIZE) == 0)
         inbox_message(me, payload, payload + len);
     else
-        channel_speaks(me, channel, channel_len, payload, len);
+        channel_message(me, channel, channel_len, payload, len);
 }

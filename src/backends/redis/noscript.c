@@ -129,7 +129,7 @@ static void send_word(struct redis_session *me, const char *word, conn_reply *re
 
 static void attempt_answered(void *session, void *subject, uint64_t word,
                              const struct resp *nodes, int64_t sent_ns,
-                             const hf_error *gone)
+                             const hf_error *no_reply)
 {
     (void)word;
     (void)sent_ns;
@@ -138,7 +138,7 @@ static void attempt_answered(void *session, void *subject, uint64_t word,
     struct hf_ticket *ticket = job->ticket;
     hf_error why;
     int64_t token = 0, left = -1;
-    int rc = hf__redis_reply_error(nodes, gone, &why);
+    int rc = hf__redis_reply_error(nodes, no_reply, &why);
     const struct resp *set = rc == 0 ? hf__redis_resp_at(nodes, 0, 1) : NULL;
     const struct resp *value = rc == 0 ? hf__redis_resp_at(nodes, 0, 3) : NULL;
     if (rc == 0 && ticket &&
@@ -210,7 +210,7 @@ static void job_attempt(struct redis_session *me, struct job *job)
 
 static void change_answered(void *session, void *subject, uint64_t word,
                             const struct resp *nodes, int64_t sent_ns,
-                            const hf_error *gone)
+                            const hf_error *no_reply)
 {
     (void)word;
     (void)sent_ns;
@@ -218,7 +218,7 @@ static void change_answered(void *session, void *subject, uint64_t word,
     struct job *job = subject;
     hf_error why;
     int64_t changed = 0;
-    int rc = hf__redis_reply_error(nodes, gone, &why);
+    int rc = hf__redis_reply_error(nodes, no_reply, &why);
     if (rc != 0) {
         job_end(me, job, &why);
         return;
@@ -248,14 +248,15 @@ static void change(struct redis_session *me, struct job *job)
 }
 
 static void value_read(void *session, void *subject, uint64_t word,
-                       const struct resp *nodes, int64_t sent_ns, const hf_error *gone)
+                       const struct resp *nodes, int64_t sent_ns,
+                       const hf_error *no_reply)
 {
     (void)word;
     (void)sent_ns;
     struct redis_session *me = session;
     struct job *job = subject;
     hf_error why;
-    int rc = hf__redis_reply_error(nodes, gone, &why);
+    int rc = hf__redis_reply_error(nodes, no_reply, &why);
     bool ours = rc == 0 && nodes[0].type == RESP_TEXT &&
                 nodes[0].len == job->value_len &&
                 memcmp(nodes[0].text, job->value, job->value_len) == 0;

@@ -25,7 +25,9 @@
 
 #define DEFAULT_PORT 6379
 #define DEFAULT_LEASE_MS 30000
-#define FAREWELL_NS (500 * HF_NS_PER_MS) /* for what is left at the end of a session */
+
+/* How long closing waits for the replies to the last withdrawals. */
+#define CLOSE_WAIT_NS (500 * HF_NS_PER_MS)
 
 #define CAPS_COMMON                                                                    \
     (HF_CAP_MUTEX | HF_CAP_LEASE | HF_CAP_DETACH | HF_CAP_INSPECT | HF_CAP_EVICT |     \
@@ -108,7 +110,7 @@ static int read_tls(const struct hf_url *url, struct hf_stream_settings *stream,
 
 /* A connection that has died is given up early enough for a request to be sent again
  * over the next one before its own time is over. */
-static int64_t silence_ms(const struct redis_session *me)
+static int64_t reply_timeout_ms(const struct redis_session *me)
 {
     int64_t ms = me->host->request_ns / HF_NS_PER_MS * 2 / 3;
     if (ms < 1)
@@ -120,7 +122,7 @@ static int read_settings(struct redis_session *me, const struct hf_url *url,
                          struct conn_settings *settings, hf_error *why)
 {
     int64_t connect_ms, timeout_ms, protocol;
-    bool simple, off, alone;
+    bool simple, off, no_foreign;
     int rc = read_address(url, settings, why);
     if (rc == 0)
         rc = read_tls(url, &settings->stream, why);
@@ -129,11 +131,12 @@ static int read_settings(struct redis_session *me, const struct hf_url *url,
     if (rc == 0)
         rc = one_of(url, "script", "on", "off", &off, why);
     if (rc == 0)
-        rc = one_of(url, "strangers", "on", "off", &alone, why);
+        rc = one_of(url, "strangers", "on", "off", &no_foreign, why);
     if (rc == 0)
         rc = hf__url_time(url, "connect_timeout", 1, 600000, 5000, &connect_ms, why);
     if (rc == 0)
-        rc = hf__url_time(url, "timeout", 1, 600000, silence_ms(me), &timeout_ms, why);
+        rc = hf__url_time(url, "timeout", 1, 600000, reply_timeout_ms(me), &timeout_ms,
+                          why);
     if (rc == 0)
         rc = hf__url_number(url, "protocol", 2, 3, 0, &protocol, why);
     if (rc != 0)
@@ -142,7 +145,7 @@ static int read_settings(struct redis_session *me, const struct hf_url *url,
         return hf__fail(why, HF_EURL, "script=off works with layout=simple only");
     if (hf__url_option(url, "strangers") && !simple)
         return hf__fail(why, HF_EURL, "strangers= works with layout=simple only");
-    me->strangers = !alone;
+    me->foreign_clients = !no_foreign;
     me->layout = simple ? LAYOUT_SIMPLE : LAYOUT_REDISSON;
     me->scripts = !off;
     settings->stream.connect_ns = connect_ms * HF_NS_PER_MS;
@@ -239,7 +242,7 @@ static void redis_close(void *session, bool forked)
         int64_t left = me->host->close_by_ns - me->host->ops->now(me->host);
         hf__redis_conn_mute(me->conn);
         if (hf__redis_tickets_withdraw(me) > 0 && left > 0)
-            hf__redis_conn_drain(me->conn, left < FAREWELL_NS ? left : FAREWELL_NS);
+            hf__redis_conn_drain(me->conn, left < CLOSE_WAIT_NS ? left : CLOSE_WAIT_NS);
     }
     hf__redis_evict_done(me);
     hf__redis_conn_close(me->conn, forked);

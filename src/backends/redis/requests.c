@@ -98,8 +98,8 @@ const enum key_name hf__redis_evict_keys[] = { KEY_NAME,    KEY_TOKEN,   KEY_INF
                                                KEY_CHANNEL, KEY_RW,      KEY_SC,
                                                KEY_PERMITS, KEY_TIMEOUT, KEY_END };
 
-static int some_were_there(struct redis_session *me, struct hf_request *request,
-                           const struct resp *nodes, int64_t sent_ns)
+static int any_found(struct redis_session *me, struct hf_request *request,
+                     const struct resp *nodes, int64_t sent_ns)
 {
     (void)me;
     (void)request;
@@ -112,7 +112,7 @@ static int some_were_there(struct redis_session *me, struct hf_request *request,
 static int was_downgraded(struct redis_session *me, struct hf_request *request,
                           const struct resp *nodes, int64_t sent_ns)
 {
-    int rc = some_were_there(me, request, nodes, sent_ns);
+    int rc = any_found(me, request, nodes, sent_ns);
     return rc == HF_ENOENT ? HF_ELOST : rc;
 }
 
@@ -148,21 +148,21 @@ static const struct verb {
     [HF_LATCH_DOWN] = { &hf__redis_script_latch_down, latch_keys, true, latch_count },
     [HF_CELL_GET] = { &hf__redis_script_cell_get, cell_get_keys, false, cell_was_read },
     [HF_CELL_SET] = { &hf__redis_script_cell_set, cell_set_keys, true, cell_was_set },
-    [HF_EVICT] = { &hf__redis_script_evict, hf__redis_evict_keys, true,
-                   some_were_there },
-    [HF_REVOKE] = { &hf__redis_script_revoke, revoke_keys, false, some_were_there },
+    [HF_EVICT] = { &hf__redis_script_evict, hf__redis_evict_keys, true, any_found },
+    [HF_REVOKE] = { &hf__redis_script_revoke, revoke_keys, false, any_found },
     [HF_DOWNGRADE] = { &hf__redis_script_downgrade_rw, NULL, false, was_downgraded },
     [HF_ADOPT] = { &hf__redis_script_adopt, NULL, false, was_adopted },
 };
 
 static void ask_reply(void *session, void *subject, uint64_t word,
-                      const struct resp *nodes, int64_t sent_ns, const hf_error *gone)
+                      const struct resp *nodes, int64_t sent_ns,
+                      const hf_error *no_reply)
 {
     (void)word;
     struct redis_session *me = session;
     struct hf_request *request = subject;
     hf_error why;
-    int rc = hf__redis_reply_error(nodes, gone, &why);
+    int rc = hf__redis_reply_error(nodes, no_reply, &why);
     int64_t asked;
     if (request->verb == HF_EVICT && number(nodes, &asked) == 0 && asked == 2) {
         rc = hf__redis_evict_wait(me, request, &why);

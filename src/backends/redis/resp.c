@@ -227,7 +227,7 @@ static enum resp_state read_one(struct reader *r)
 }
 
 /* A value is complete: so may be what it belongs to. True if that was all. */
-static bool settle(struct reader *r)
+static bool value_done(struct reader *r)
 {
     while (r->depth > 0) {
         struct frame *top = &r->stack[r->depth - 1];
@@ -260,7 +260,7 @@ enum resp_state hf__redis_resp_read(const char *data, size_t size, struct resp *
         enum resp_state state = read_one(&r);
         if (state == RESP_MORE || state == RESP_BAD)
             return state;
-        if (state == RESP_WHOLE && settle(&r))
+        if (state == RESP_WHOLE && value_done(&r))
             break;
     }
     *ret_used = (size_t)(r.at - data);

@@ -26,8 +26,8 @@ struct redis_session {
     struct hf_host *host;
     struct redis_conn *conn;
     enum redis_layout layout;
-    bool scripts;   /* false: script=off, MULTI and WATCH instead */
-    bool strangers; /* layout=simple: others may wait that the server does not know */
+    bool scripts;         /* false: script=off, MULTI and WATCH instead */
+    bool foreign_clients; /* layout=simple: clients of other libraries may wait */
 
     char inbox[INBOX_SIZE + 1]; /* "holdfast:<32 hex>", our own channel */
     char details[DETAILS_SIZE]; /* host, pid, program: each with an 0x1f behind it */

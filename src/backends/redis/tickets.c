@@ -24,7 +24,7 @@
 #define LOOK_FOREIGN_MS 1000
 
 /* The same for one who cannot listen to the channel it should: out of memory. */
-#define OFTEN_MS 100
+#define LOOK_OFTEN_MS 100
 
 /* Waiters that were told the same time to live must not all ask in one moment. */
 #define STAGGER_MS 2
@@ -39,7 +39,7 @@
 /* The scripts count with doubles. */
 #define TOKEN_MAX (INT64_C(1) << 53)
 
-enum take_reply { TAKE_GRANTED = 1, TAKE_QUEUED = 2, TAKE_BUSY = 3 };
+enum attempt_answer { ATTEMPT_GRANTED = 1, ATTEMPT_QUEUED = 2, ATTEMPT_BUSY = 3 };
 
 /* ---- What differs between kinds -------------------------------------------------- */
 
@@ -205,8 +205,8 @@ bool hf__redis_grant_read(struct hf_grant *ret_grant, const struct hf_ticket *ti
     return true;
 }
 
-static bool take_granted(struct redis_session *me, struct hf_ticket *ticket,
-                         const struct resp *nodes, int64_t sent_ns)
+static bool attempt_granted(struct redis_session *me, struct hf_ticket *ticket,
+                            const struct resp *nodes, int64_t sent_ns)
 {
     struct hf_grant grant = { .token = 1, .span = 1 }; /* of a latch that is open */
     if (ticket->kind != HF_LATCH &&
@@ -222,14 +222,14 @@ static bool take_granted(struct redis_session *me, struct hf_ticket *ticket,
 
 int64_t hf__redis_poll_ms(struct redis_session *me, int64_t left)
 {
-    uint16_t dice = 0;
-    hf__random(&me->random, &dice, sizeof(dice));
-    int64_t poll = POLL_MIN_MS + dice % POLL_SPREAD_MS;
+    uint16_t random = 0;
+    hf__random(&me->random, &random, sizeof(random));
+    int64_t poll = POLL_MIN_MS + random % POLL_SPREAD_MS;
     return left >= 0 && left < poll ? left + 1 : poll;
 }
 
 /* Of `left` ms from when the request was sent; the reply may have lain here long. */
-static int64_t rest_of(struct redis_session *me, int64_t left, int64_t sent_ns)
+static int64_t left_now(struct redis_session *me, int64_t left, int64_t sent_ns)
 {
     int64_t rest = sent_ns + left * HF_NS_PER_MS - me->host->ops->now(me->host);
     return rest > HF_NS_PER_MS ? rest : HF_NS_PER_MS;
@@ -247,8 +247,8 @@ static int64_t look_ms(struct redis_session *me, const struct hf_ticket *ticket,
     return left < LOOK_FOREIGN_MS ? left : LOOK_FOREIGN_MS;
 }
 
-static void take_queued(struct redis_session *me, struct hf_ticket *ticket,
-                        const struct resp *nodes, int64_t sent_ns)
+static void attempt_queued(struct redis_session *me, struct hf_ticket *ticket,
+                           const struct resp *nodes, int64_t sent_ns)
 {
     int64_t left = number_at(nodes, 1), place = number_at(nodes, 2);
     int64_t foreign = number_at(nodes, 3);
@@ -263,11 +263,11 @@ static void take_queued(struct redis_session *me, struct hf_ticket *ticket,
         left = look_ms(me, ticket, left, place, foreign);
     if (!foreign)
         hf__redis_listen_end(me, ticket);
-    me->host->ops->queued(me->host, ticket, rest_of(me, left, sent_ns));
+    me->host->ops->queued(me->host, ticket, left_now(me, left, sent_ns));
     /* After `queued`: a subscription that is there already is confirmed at once. */
     if (foreign && me->layout == LAYOUT_REDISSON &&
         hf__redis_listen_to(me, ticket) != 0)
-        me->host->ops->queued(me->host, ticket, OFTEN_MS * HF_NS_PER_MS);
+        me->host->ops->queued(me->host, ticket, LOOK_OFTEN_MS * HF_NS_PER_MS);
 }
 
 int hf__redis_ticket_bad_reply(struct hf_ticket *ticket, hf_error *why)
@@ -277,25 +277,27 @@ int hf__redis_ticket_bad_reply(struct hf_ticket *ticket, hf_error *why)
     return hf__fail(why, code, "the server's answer makes no sense");
 }
 
-static void take_reply(void *session, void *subject, uint64_t word,
-                       const struct resp *nodes, int64_t sent_ns, const hf_error *gone)
+static void attempt_reply(void *session, void *subject, uint64_t word,
+                          const struct resp *nodes, int64_t sent_ns,
+                          const hf_error *no_reply)
 {
     (void)word;
     struct redis_session *me = session;
     struct hf_ticket *ticket = subject;
     hf_error why;
     ticket->store[0] -= ONE_REQUEST;
-    int rc = hf__redis_reply_error(nodes, gone, &why);
+    int rc = hf__redis_reply_error(nodes, no_reply, &why);
     int64_t answer = rc == 0 && nodes[0].type == RESP_ARRAY ? number_at(nodes, 0) : 0;
-    if (rc == 0 && answer == TAKE_GRANTED && take_granted(me, ticket, nodes, sent_ns)) {
+    if (rc == 0 && answer == ATTEMPT_GRANTED &&
+        attempt_granted(me, ticket, nodes, sent_ns)) {
         return;
-    } else if (rc == 0 && answer == TAKE_QUEUED) {
-        take_queued(me, ticket, nodes, sent_ns);
-    } else if (rc == 0 && answer == TAKE_BUSY) {
+    } else if (rc == 0 && answer == ATTEMPT_QUEUED) {
+        attempt_queued(me, ticket, nodes, sent_ns);
+    } else if (rc == 0 && answer == ATTEMPT_BUSY) {
         hf__redis_ticket_attempt_done(me, ticket);
         me->host->ops->busy(me->host, ticket);
     } else {
-        if (rc == 0 && answer != TAKE_GRANTED)
+        if (rc == 0 && answer != ATTEMPT_GRANTED)
             hf__redis_conn_distrust(me->conn); /* the answer to something else */
         if (rc == 0)
             rc = hf__redis_ticket_bad_reply(ticket, &why);
@@ -372,14 +374,14 @@ void hf__redis_attempt(void *session, struct hf_ticket *ticket)
     hf__redis_args_take(&args, me, ticket, ticket_number(ticket), owner);
     ticket->store[0] += ONE_REQUEST;
     hf__redis_conn_eval_undoable(me->conn, kind->take, keys.key, keys.count, args.arg,
-                                 args.count, take_reply, ticket, 0);
+                                 args.count, attempt_reply, ticket, 0);
 }
 
 /* ---- Withdraw -------------------------------------------------------------------- */
 
 static void withdraw_reply(void *session, void *subject, uint64_t word,
                            const struct resp *nodes, int64_t sent_ns,
-                           const hf_error *gone)
+                           const hf_error *no_reply)
 {
     (void)word;
     (void)sent_ns;
@@ -388,7 +390,7 @@ static void withdraw_reply(void *session, void *subject, uint64_t word,
     hf_error why;
     int64_t number;
     ticket->store[0] -= ONE_REQUEST;
-    int rc = hf__redis_reply_error(nodes, gone, &why);
+    int rc = hf__redis_reply_error(nodes, no_reply, &why);
     enum hf_withdrawal answer =
         rc == HF_EUNREACHABLE ? HF_WITHDRAWAL_UNSENT : HF_WITHDRAWAL_UNKNOWN;
     if (rc == 0 && hf__redis_resp_number(&nodes[0], &number))
@@ -414,7 +416,7 @@ void hf__redis_ticket_withdraw(struct redis_session *me, struct hf_ticket *ticke
     hf__redis_args_text(&args, owner,
                         hf__redis_owner_write(owner, me->layout, &ticket->id));
     hf__redis_args_letter(&args, kind->letter);
-    hf__redis_args_number(&args, me->strangers);
+    hf__redis_args_number(&args, me->foreign_clients);
     ticket->store[0] = (ticket->store[0] + ONE_REQUEST) | WITHDRAWING;
     hf__redis_conn_eval(me->conn, kind->withdraw, keys.key, keys.count, args.arg,
                         args.count, reply, ticket, 0);
