@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The life of a connection: connecting, shaking hands, losing the connection, and coming back
- * after a while that grows from try to try and is different for each client, so that a
- * server that comes back is not run over.
+ * The states of a connection: it connects, does the handshake, is lost, and reconnects
+ * after a delay that grows from attempt to attempt and is random for each client, so
+ * that a restarted server does not get all its clients at once.
  *
- * One timer serves all: the next try while the connection is down; the deadline of the oldest
- * call, and a PING after a long silence, while there is a connection. It is moved only
- * when it stands too late: a call in the usual stream of calls does not touch it. Each
- * reply gives the calls behind it a new deadline: a server that is slow with many of
- * them is slow, and not gone.
+ * One timer serves all: the next attempt while the connection is down; the deadline of
+ * the oldest request, and a PING after a long silence, while it is up. The timer is
+ * moved only when it is set too late, so most requests do not touch it. Each reply
+ * gives the requests behind it a new deadline: a server that answers many of them
+ * slowly is not taken for dead.
  *
- * hf__redis_conn_open() is the same machine, driven by hand: it pumps the stream and runs the
- * timer itself until the connection is up. What cannot change by waiting ends it at once.
+ * hf__redis_conn_open() runs the same states without the loop: it pumps the stream and
+ * runs the timer itself until the connection is up. A failure that waiting cannot
+ * repair ends it at once.
  *
  * Runs under the session's lock, in calls of the store and in the loop's callbacks.
  */
@@ -31,8 +32,7 @@ enum { BACKOFF_DOUBLINGS = 6, CROWD = 1024 };
 
 /* ---- Time ------------------------------------------------------------------------ */
 
-/* The timer is always set: moving it cannot fail, nor can setting it again where it has
- * just fired. */
+/* Cannot fail: the timer is always set, or has just fired. */
 static void arm(struct redis_conn *conn, int64_t at_ns)
 {
     conn->host->ops->set_timer(conn->host, &conn->timer, at_ns);
@@ -67,14 +67,14 @@ static void ping(struct conn_socket *sock, int64_t now)
         hf__redis_socket_flush(sock);
 }
 
-/* Since when the server owes the oldest answer. */
+/* Since when the server owes the oldest reply. */
 static int64_t owed_since(const struct conn_socket *sock)
 {
     int64_t since = sock->requests[sock->first & (sock->room - 1)].sent_ns;
     return sock->progress_ns > since ? sock->progress_ns : since;
 }
 
-/* When this wire must be looked at again; 0: calls wait, and no answer came in time. */
+/* When this socket must be checked next; 0: a reply is overdue. */
 static int64_t socket_due(struct conn_socket *sock, int64_t now)
 {
     int64_t request_ns = sock->conn->settings.request_ns;
@@ -96,8 +96,8 @@ static void fail_by_timeout(struct conn_socket *sock)
     hf__redis_conn_lost(sock->conn, &why);
 }
 
-/* After a suspend, or on a busy machine, the answer may be there without having been
- * read: a deadline is over only when a look at the stream brings nothing. */
+/* After a suspend, or on a busy machine, the reply may have arrived without having been
+ * read: a deadline counts as missed only after reading the stream brought nothing. */
 static int64_t socket_due_after_read(struct conn_socket *sock, int64_t now)
 {
     int64_t due = socket_due(sock, now);
@@ -115,7 +115,7 @@ static void check_deadlines(struct redis_conn *conn)
         struct conn_socket *sock = &conn->sockets[i];
         int64_t due = sock->connected ? socket_due_after_read(sock, now) : next;
         if (conn->state == CONN_WAITING)
-            return; /* lost in the course of that */
+            return; /* the ping or the read lost the connection */
         if (due == 0) {
             fail_by_timeout(sock);
             return;
@@ -262,7 +262,7 @@ static void tick(void *arg)
 
 /* ---- Open and close -------------------------------------------------------------- */
 
-/* The texts of the settings, one behind the other in one block of the connection's. */
+/* Copies the texts of the settings into one block. */
 static int texts_keep(struct redis_conn *conn)
 {
     struct conn_settings *s = &conn->settings;
@@ -288,7 +288,7 @@ static int texts_keep(struct redis_conn *conn)
     return at ? 0 : HF_ENOMEM;
 }
 
-/* The server takes no blanks, line ends or others in a client's name. */
+/* The server accepts only visible ASCII in a client's name. */
 static void name_clean(struct redis_conn *conn)
 {
     for (char *c = (char *)(uintptr_t)conn->settings.client_name; *c; c++)
@@ -298,13 +298,13 @@ static void name_clean(struct redis_conn *conn)
 
 static int conn_make(struct hf_host *host, const struct conn_settings *settings,
                      const struct conn_user *user, void *session,
-                     struct redis_conn **ret_link, hf_error *why)
+                     struct redis_conn **ret_conn, hf_error *why)
 {
     struct redis_conn *conn = hf__alloc(sizeof *conn);
 
     if (!conn)
         return hf__fail_code(why, HF_ENOMEM);
-    *ret_link = conn;
+    *ret_conn = conn;
     conn->host = host;
     conn->settings = *settings;
     conn->user = user;
@@ -322,7 +322,7 @@ static int conn_make(struct hf_host *host, const struct conn_settings *settings,
     return stream_make(conn, 0, why);
 }
 
-/* One turn of what the loop would do. */
+/* One iteration of what the client's loop would do. */
 static void loop_once(struct redis_conn *conn, int64_t deadline_ns)
 {
     int64_t until = conn->timer.at_ns < deadline_ns ? conn->timer.at_ns : deadline_ns;
@@ -361,7 +361,7 @@ static int wait_until_up(struct redis_conn *conn, hf_error *why)
 
 int hf__redis_conn_open(struct hf_host *host, const struct conn_settings *settings,
                         const struct conn_user *user, void *session,
-                        struct redis_conn **ret_link, hf_error *why)
+                        struct redis_conn **ret_conn, hf_error *why)
 {
     struct redis_conn *conn = NULL;
     int rc = conn_make(host, settings, user, session, &conn, why);
@@ -369,7 +369,7 @@ int hf__redis_conn_open(struct hf_host *host, const struct conn_settings *settin
     if (rc == 0)
         rc = wait_until_up(conn, why);
     if (rc == 0)
-        *ret_link = conn;
+        *ret_conn = conn;
     else
         hf__redis_conn_close(conn, false);
     return rc;
@@ -377,14 +377,14 @@ int hf__redis_conn_open(struct hf_host *host, const struct conn_settings *settin
 
 void hf__redis_conn_mute(struct redis_conn *conn)
 {
-    conn->opening = true; /* when there are no callbacks, either */
+    conn->opening = true; /* suppresses callbacks */
     hf__redis_socket_forget_all(&conn->sockets[0]);
 }
 
 void hf__redis_conn_drain(struct redis_conn *conn, int64_t patience_ns)
 {
     struct conn_socket *sock = &conn->sockets[0];
-    bool looked = false; /* at what may have come already */
+    bool looked = false; /* replies that have arrived are read even if time is over */
 
     hf__redis_socket_flush(sock);
     while (conn->state == CONN_UP && sock->first != sock->end) {

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Subscriptions: which channels are wanted, how often, and how far the server is with
- * them. A small hash table, looked up when somebody subscribes or unsubscribes;
- * messages need no look.
+ * Subscriptions: the channels, how many subscribers each has, and whether the server
+ * has confirmed it. A small hash table, which is used to subscribe and unsubscribe;
+ * messages do not need it.
  *
  * Commands about one channel may follow each other before the first is confirmed
- * (subscribe, unsubscribe, subscribe). Only the answer to the last one says what is the
- * case, so `on` is set, and a channel nobody wants is dropped, when nothing is pending.
+ * (subscribe, unsubscribe, subscribe). Only the reply to the last one gives the final
+ * state, so `on` is set, and a channel without subscribers is removed, when no reply is
+ * pending.
  *
- * A connection begins with none: hf__redis_channels_lost() when it ends, and
- * hf__redis_channels_restore() asks for all of them on the next one.
+ * A new connection has no subscriptions: hf__redis_channels_lost() when the old one
+ * ends, and hf__redis_channels_restore() asks for all of them on the next one.
  */
 #include "../../base/error.h"
 #include "../../base/mem.h"
@@ -136,8 +137,8 @@ int hf__redis_conn_subscribe(struct redis_conn *conn, const char *name, size_t l
     return 0;
 }
 
-/* If there is no memory to say it, messages of the channel go on coming: nobody asked
- * for them, and nobody is told anything wrong. */
+/* Without memory for the command, messages of the channel keep coming; they find no
+ * subscriber and are ignored. */
 void hf__redis_conn_unsubscribe(struct redis_conn *conn, const char *name, size_t len)
 {
     struct conn_socket *sock = channel_socket(conn);

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The handshake: what is said first on a new connection, all in one flight.
+ * The handshake: the first requests on a new socket, all sent at once.
  *
  *   RESP3            HELLO 3 with password and name, SELECT, SUBSCRIBE inbox, PING
  *   RESP2, commands  AUTH, CLIENT SETNAME, SELECT, INFO server, PING
  *   RESP2, channels  AUTH, CLIENT SETNAME, SUBSCRIBE inbox
  *
- * then, where subscriptions go, SUBSCRIBE for each channel that is wanted: they are on
- * their way before anybody is told that the connection is up. PING is there for its refusal:
- * a server that loads its data, or a replica without its master, takes all the others.
+ * then, on the socket for subscriptions, SUBSCRIBE for each channel that is wanted:
+ * these are sent before `up` is called. PING is sent because it may be refused: a
+ * server that loads its data, or a replica without its master, accepts all the others.
  *
- * A server that does not know HELLO (before Redis 6) has understood half of the flight;
- * it gets a new connection and RESP2.
+ * A server that does not know HELLO (before Redis 6) has executed part of the
+ * handshake; the client connects again with RESP2.
  *
- * The server's words go into the error, but never the password, which some errors
- * repeat.
+ * The server's error text goes into the error, but never the password, which some
+ * servers repeat in it.
  */
 #include "../../base/error.h"
 #include "conn_inside.h"
@@ -80,7 +80,7 @@ static int put_hello(struct conn_socket *sock)
     return put(sock, &words, REQUEST_HELLO);
 }
 
-/* The form with a user is younger than Redis 5. */
+/* AUTH with a user is newer than Redis 5. */
 static int put_auth(struct conn_socket *sock)
 {
     const struct conn_settings *s = &sock->conn->settings;
@@ -180,7 +180,7 @@ static bool knows_no_hello(const struct resp *error)
     return begins_with_one_of(error, words);
 }
 
-/* How much of the server's words may be repeated: what it was sent may follow them. */
+/* How much of the server's error may be quoted: arguments of ours may follow it. */
 static int quotable_len(const struct redis_conn *conn, const struct resp *error)
 {
     const char *password = conn->settings.password;
@@ -227,8 +227,8 @@ static void refused(struct conn_socket *sock, enum request_type type,
     }
 }
 
-/* Steps that may fail: the name is a courtesy, INFO and PING are only asked to learn
- * something. But not for want of a password. */
+/* Requests that may fail: the name is only shown to users, INFO and PING are sent to
+ * learn something. A missing password is still an error. */
 static bool may_fail(enum request_type type, const struct resp *error)
 {
     return (type == REQUEST_NAME || type == REQUEST_INFO || type == REQUEST_READY) &&

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the files of the connection share. conn.c leads: it opens, loses and opens again, and
- * keeps the time. conn_handshake.c is what is said first on a connection, conn_socket.c the
- * calls on it, conn_read.c their replies, conn_channels.c the subscriptions.
+ * What the files of the connection share. conn.c opens, loses and reopens it, and keeps
+ * the deadlines; conn_handshake.c has the handshake, conn_socket.c the requests on a
+ * socket, conn_read.c the replies, conn_channels.c the subscriptions.
  *
- *     WAITING --timer--> CONNECTING --opened--> SHAKING --answered--> UP
- *        ^_________________________________________________________|  hf__redis_conn_lost()
+ *     WAITING --timer--> CONNECTING --opened--> HANDSHAKE --answered--> UP
+ *        ^___________________________________________________________|  conn_lost
  */
 #ifndef HF_REDIS_CONN_INSIDE_H
 #define HF_REDIS_CONN_INSIDE_H
@@ -15,14 +15,14 @@
 
 enum conn_state { CONN_WAITING = 0, CONN_CONNECTING, CONN_HANDSHAKE, CONN_UP };
 
-/* What a command in flight is, which says what becomes of its reply. */
+/* What a request is, which decides what happens with its reply. */
 enum request_type {
     REQUEST_COMMAND = 0, /* a caller's */
     REQUEST_EVALSHA,     /* a caller's script, whose text the server may not have */
     REQUEST_SUBSCRIBE,   /* subject: the channel */
     REQUEST_UNSUBSCRIBE, /* subject: the channel */
-    REQUEST_PING,        /* only to hear whether somebody is there */
-    REQUEST_HELLO,       /* from here on: the handshake */
+    REQUEST_PING,        /* to learn whether the server still answers */
+    REQUEST_HELLO,       /* from here on: of the handshake */
     REQUEST_AUTH,
     REQUEST_NAME,
     REQUEST_SELECT,
@@ -32,35 +32,35 @@ enum request_type {
 };
 
 struct conn_request {
-    conn_reply *reply; /* NULL: nobody wants to know */
+    conn_reply *reply; /* NULL: no callback */
     void *subject;
     uint64_t word;
     int64_t sent_ns;
     const struct script *script;
-    uint32_t kept; /* bytes of the command, in the wire's `kept` */
+    uint32_t kept; /* bytes of the command in the socket's `kept` */
     uint16_t type; /* enum request_type */
     bool undoable;
 };
 
-/* A connection with its calls in flight, first to end; those before `flushed` have been
- * given to the stream. All three run freely; the ring's size cuts them. */
+/* A socket with its requests in flight, first to end; those before `flushed` were given
+ * to the stream. The three indices only grow, and are taken modulo the ring's size. */
 struct conn_socket {
     struct redis_conn *conn;
     struct hf_stream *stream;
     bool connected;          /* the handshake was written */
     unsigned handshake_left; /* answers that the handshake waits for */
-    int64_t heard_ns;        /* something came at this moment or later */
-    int64_t progress_ns;     /* a reply came, and others were still to come */
+    int64_t heard_ns;        /* the server was heard at this moment or later */
+    int64_t progress_ns;     /* a reply came while others were still due */
     struct conn_request *requests;
     uint32_t room, first, flushed, end;
-    char *kept; /* ring of bytes: the commands of script calls in flight */
+    char *kept; /* ring of bytes: the script commands in flight */
     size_t kept_room, kept_first, kept_end;
 };
 
 struct channel {
     struct channel *next; /* in its bucket */
     uint32_t hash, len;
-    uint32_t count;   /* who wants it; 0: about to go */
+    uint32_t count;   /* how many subscribers; 0: to be removed */
     uint32_t pending; /* commands about it in flight */
     bool on;          /* confirmed, and nothing is pending */
     char name[];
@@ -78,18 +78,18 @@ struct redis_conn {
     int protocol;          /* 2 or 3 */
     unsigned socket_count; /* 1, or with RESP2 2; subscriptions go over the last one */
     struct conn_socket sockets[2];
-    unsigned reading;      /* inside of the handling of input: flushed at its end */
-    struct resp *nodes;    /* of the reply at hand */
-    struct resp_arg *args; /* of the script call being written */
+    unsigned reading;      /* depth of hf__redis_socket_read(): it flushes last */
+    struct resp *nodes;    /* of the reply being handled */
+    struct resp_arg *args; /* of the script command being written */
     size_t args_room;
     char version[24];
 
     struct hf_timer timer;
     unsigned attempts; /* since it was up for a while */
     int64_t up_ns;
-    bool distrusted; /* the reply at hand was not the answer to its call */
+    bool distrusted; /* the reply being handled belongs to no request */
     bool opening;    /* inside of hf__redis_conn_open() */
-    bool no_retry;   /* and trying again will not help */
+    bool no_retry;   /* and trying again would not help */
     hf_error why;    /* the last reason to be down */
     struct hf_random random;
 
@@ -109,57 +109,57 @@ static inline struct conn_socket *channel_socket(struct redis_conn *conn)
 
 /* ---- conn.c ---------------------------------------------------------------------- */
 
-/* The connection is no good: closes it, answers what was in flight, tries again later,
- * or at once where nothing was wrong but the way to speak. */
+/* The connection failed: closes it, answers the requests in flight, and tries again
+ * later; reopen tries again at once, with another protocol. */
 void hf__redis_conn_lost(struct redis_conn *conn, const hf_error *why);
 void hf__redis_conn_reopen(struct redis_conn *conn);
-/* The handshake on this wire is done. */
+/* The handshake on this socket is done. */
 void hf__redis_socket_ready(struct conn_socket *sock);
-/* A command was written at `now_ns`: its deadline counts. */
+/* A command was written at `now_ns`: sets the timer to its deadline if need be. */
 void hf__redis_conn_expect_reply(struct redis_conn *conn, int64_t now_ns);
 
-/* ---- conn_handshake.c ---------------------------------------------------------------- */
+/* ---- conn_handshake.c ------------------------------------------------------------ */
 
 /* Writes the whole handshake. 0 or HF_ENOMEM. */
 int hf__redis_handshake_begin(struct conn_socket *sock);
-/* The answer to one of its steps, NULL for a confirmation; may lose the connection. */
+/* A reply to one of its requests, NULL for a confirmation; may lose the connection. */
 void hf__redis_handshake_reply(struct conn_socket *sock, enum request_type type,
                                const struct resp *nodes);
 
-/* ---- conn_socket.c ----------------------------------------------------------------- */
+/* ---- conn_socket.c --------------------------------------------------------------- */
 
-/* Appends a command to the wire. 0 or HF_ENOMEM: then nothing is changed. */
+/* Appends a command to the socket's output. 0 or HF_ENOMEM: then nothing is changed. */
 int hf__redis_socket_put(struct conn_socket *sock, const struct resp_arg *args,
                          size_t count, const struct conn_request *request);
-/* Sends what was written, now; or now only if few answers are on their way. */
+/* Sends what was written; _soon only if few replies are due, which would send it. */
 void hf__redis_socket_flush(struct conn_socket *sock);
-void hf__redis_socket_forget_all(
-    struct conn_socket *sock); /* nobody wants to know the answers */
 void hf__redis_socket_flush_soon(struct conn_socket *sock);
-/* Gives back the room that many commands at once have taken, once all are answered. */
+/* The requests on the socket end without a callback. */
+void hf__redis_socket_forget_all(struct conn_socket *sock);
+/* Frees the memory that many commands at once took, when all are answered. */
 void hf__redis_socket_trim(struct conn_socket *sock);
-/* The oldest call, which is taken off the wire. */
+/* Removes the oldest request and returns it. */
 struct conn_request hf__redis_socket_pop(struct conn_socket *sock);
 void hf__redis_conn_answer(struct redis_conn *conn, const struct conn_request *request,
                            const struct resp *nodes, const hf_error *why);
-/* The server did not know the script of this call, the last one popped, so it did
- * nothing: the call begins anew, with the full text, unless it has been revoked. */
+/* The server did not know the script of this request, the last one popped, and executed
+ * nothing: sends it again with the full text, unless a later request undoes it. */
 void hf__redis_socket_send_again(struct conn_socket *sock,
                                  const struct conn_request *request);
-/* Answers every call on the wire with `why`, as uncertain or never sent. */
+/* Answers every request on the socket with `why`, as uncertain or never sent. */
 void hf__redis_socket_fail_requests(struct conn_socket *sock, const hf_error *why);
 void hf__redis_socket_done(struct conn_socket *sock, bool forked);
 
 /* ---- conn_read.c ----------------------------------------------------------------- */
 
-/* Handles all input that is there. */
+/* Handles all input that has arrived. */
 void hf__redis_socket_read(struct conn_socket *sock);
 
 /* ---- conn_channels.c ------------------------------------------------------------- */
 
 /* A new connection: SUBSCRIBE for all. 0 or HF_ENOMEM. */
 int hf__redis_channels_restore(struct redis_conn *conn);
-/* The connection is gone, and with it every subscription. */
+/* The connection is lost, and every subscription with it. */
 void hf__redis_channels_lost(struct redis_conn *conn);
 /* The server confirmed the command, or refused it. */
 void hf__redis_channel_answered(struct redis_conn *conn, struct channel *channel,

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Replies, in: takes what the stream has, value by value, and finds whom it is for.
+ * Input: reads the stream value by value and finds the request of each reply.
  *
- * Replies come in the order of the commands, so each belongs to the oldest call on the
- * wire. A push (RESP3), or on the second connection of RESP2 an array that begins like
- * one, is no reply. But the confirmation of a subscription stands in line with the
- * replies, and is held against the oldest call as they are.
+ * Replies come in the order of the commands, so each belongs to the oldest request of
+ * the socket. A push (RESP3), or on the second socket of RESP2 an array that begins
+ * like one, is no reply. But the confirmation of a subscription comes in the order of
+ * the replies, and is compared with the oldest request as they are.
  *
- * What does not fit (no RESP, a reply nobody asked for, a confirmation of something
- * else) ends the connection: from there on no reply can be trusted to be the right one.
+ * Input that does not fit (no RESP, a reply without a request, a confirmation of
+ * another channel) ends the connection: after it no reply can be matched to its
+ * request.
  *
- * What a handler is given points into the stream's buffer, so nothing is consumed
- * before all has been handled; and whatever handlers send goes out in one write at the
- * end.
+ * Handlers get pointers into the stream's buffer, so nothing is consumed before all has
+ * been handled. What handlers send goes out in one write at the end.
  */
 #include "../../base/error.h"
 #include "conn_inside.h"
@@ -28,7 +28,7 @@ static void lost(struct conn_socket *sock, const char *what)
     hf__redis_conn_lost(sock->conn, &why);
 }
 
-/* The oldest call, NULL if nothing was sent that is not answered. */
+/* The oldest request, NULL if all that was sent is answered. */
 static const struct conn_request *oldest(const struct conn_socket *sock)
 {
     return sock->first == sock->flushed
@@ -59,7 +59,7 @@ static void message(struct redis_conn *conn, const struct resp *channel,
                         payload->len);
 }
 
-/* Whether this call is what the server confirms. */
+/* Whether this is the request that the server confirms. */
 static bool is_about(const struct redis_conn *conn, const struct conn_request *request,
                      bool subscribe, const struct resp *name)
 {
@@ -157,7 +157,7 @@ void hf__redis_conn_distrust(struct redis_conn *conn)
     conn->distrusted = true;
 }
 
-/* False: the wire is closed. */
+/* False: the socket was closed. */
 static bool handle_value(struct conn_socket *sock, const struct resp *nodes)
 {
     sock->conn->distrusted = false;

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Calls, out: a wire is a stream and a ring of the commands that were written to
- * it; replies come in the order of the commands, so the ring is all that is needed to
- * find who asked. Nothing is allocated per call: ring and byte ring grow by doubling.
+ * Output: a socket is a stream and a ring of the requests that were written to it.
+ * Replies come in the order of the requests, so the ring is enough to find the request
+ * of a reply. Nothing is allocated per request: both rings grow by doubling.
  *
- * A command goes out at once while few answers are awaited. Else it waits for the next
- * input, which must come, and shares one write with what else has gathered by then.
+ * A command is sent at once while few replies are due. Otherwise it waits for the next
+ * input, which must come, and is sent in one write with all that was added by then.
  *
  * Scripts are called by their SHA. The command is kept until it is answered: if the
- * server does not know the script (restarted, flushed, failed over), it goes out once
- * more with the full text, at the end of the line, and its caller never hears of it.
+ * server does not know the script (restarted, flushed, failed over), the command is
+ * sent once more with the full text, behind all others, and its caller does not notice.
  *
- * Everything runs under the session's lock. Callers may make calls from inside of a
- * reply; they may not close the connection there.
+ * Everything runs under the session's lock. Callers may send requests inside a reply
+ * callback; they may not close the connection there.
  */
 #include "../../base/error.h"
 #include "../../base/mem.h"
@@ -24,8 +24,8 @@
 enum {
     REQUESTS_MIN = 16,
     KEPT_MIN = 4096,
-    KEPT_IDLE = 64 << 10, /* what may stay when nothing is in flight */
-    GATHER_REPLIES = 4, /* answers on their way, from which on commands wait for them */
+    KEPT_IDLE = 64 << 10, /* kept allocated when nothing is in flight */
+    GATHER_REPLIES = 4,   /* so many replies due: further commands wait for input */
 };
 
 /* ---- Rings ----------------------------------------------------------------------- */
@@ -153,7 +153,7 @@ void hf__redis_socket_flush(struct conn_socket *sock)
     uint32_t before = sock->flushed;
     sock->flushed = sock->end;
     if (!hf__stream_flush(sock->stream))
-        sock->flushed = before; /* these were never sent, and we know it */
+        sock->flushed = before; /* known not to have been sent */
 }
 
 void hf__redis_socket_flush_soon(struct conn_socket *sock)
@@ -285,7 +285,7 @@ void hf__redis_conn_eval_undoable(struct redis_conn *conn, const struct script *
     send_script(conn, &request, keys, key_count, args, arg_count);
 }
 
-/* The oldest command kept, with EVAL and the text in place of EVALSHA and the SHA. */
+/* Writes the oldest kept command with EVAL and the text for EVALSHA and the SHA. */
 static int put_whole_script(struct conn_socket *sock,
                             const struct conn_request *request)
 {
@@ -293,8 +293,9 @@ static int put_whole_script(struct conn_socket *sock,
     const struct resp_arg args[] = { { "EVAL", 4 },
                                      { request->script->text, request->script->len } };
     size_t text_part =
-        hf__redis_resp_command_size(args, 2) - 4;   /* without its own "*2\r\n" */
-    size_t from = sock->kept_first - request->kept; /* popped, but still there */
+        hf__redis_resp_command_size(args, 2) - 4; /* without its own "*2\r\n" */
+    size_t from =
+        sock->kept_first - request->kept; /* popped, but not overwritten yet */
     char head[24] = "";
 
     kept_copy_out(sock, from, head, sizeof head);

@@ -311,8 +311,8 @@ static void ask_page(struct redis_session *me, struct walk *walk, size_t index,
 }
 
 /* Keeps some calls under way until all names were asked for. Calls may be answered
- * inside hf__redis_conn_eval() when the connection is down: then the survey has failed, and the caller
- * at the bottom of the stack ends it. */
+ * inside hf__redis_conn_eval() when the connection is down: then the survey has failed,
+ * and the caller at the bottom of the stack ends it. */
 static void walk_next(struct redis_session *me, struct walk *walk)
 {
     walk->under_way++; /* keeps it alive meanwhile */
