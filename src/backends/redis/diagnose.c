@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What is known to cost locks on a Redis server, and what to do about it. Three
- * requests in one flight: INFO, TIME, and a script that does nothing.
+ * Checks for settings of a Redis server that can lose locks, with advice. Three
+ * pipelined requests: INFO, TIME, and a script that does nothing.
  */
 #include "session.h"
 
@@ -15,7 +15,7 @@
 enum part { PART_INFO = 1, PART_TIME = 2, PART_SCRIPT = 3 };
 
 #define CLOCK_SKEW_US INT64_C(500000)
-#define EPOCH_MAX_S INT64_C(100000000000) /* further is no clock */
+#define EPOCH_MAX_S INT64_C(100000000000) /* a larger time is invalid */
 
 static void report(struct redis_session *me, struct hf_request *request, int level,
                    const char *topic, const char *what, const char *fix)
@@ -146,7 +146,7 @@ static void check_scripts(struct redis_session *me, struct hf_request *request, 
                "grant +eval +evalsha, or use ?layout=simple&script=off");
 }
 
-/* ---- The flight ------------------------------------------------------------------ */
+/* ---- The requests ---------------------------------------------------------------- */
 
 static void diagnose_reply(void *session, void *subject, uint64_t part,
                            const struct resp *nodes, int64_t sent_ns,
@@ -158,7 +158,7 @@ static void diagnose_reply(void *session, void *subject, uint64_t part,
     hf_error why;
     int rc = hf__redis_reply_error(nodes, no_reply, &why);
     if (!nodes) {
-        /* Of three calls that went down together the last one speaks for all. */
+        /* All three fail together; the last one answers. */
         if (part == PART_SCRIPT)
             me->host->ops->answered(me->host, request, rc, &why);
         return;

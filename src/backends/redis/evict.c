@@ -2,15 +2,15 @@
 /*
  * Eviction by exactly one token.
  *
- * A client hands a mutex on among its own callers without asking the server, under the
- * next number of its grant. The server then knows the block of numbers, but not which
- * of them holds now; the client does. So the script asks that client. It gives the lock
- * up if the token is the one that holds it now, or it tells the server the number that
- * does. The client that evicts asks again until the record says which it was.
+ * A client hands off a mutex among its own callers without the server, under the next
+ * token of its grant. The server then knows the block of tokens, but only the client
+ * knows which of them holds now. So the script asks the holder's client. If the token
+ * holds now, that client gives up the lock; otherwise it sends the server the token
+ * that does. The evicting client repeats its request until the script has the answer.
  *
- * A hold of a single number is taken away in the first step. So is one whose client is
- * not connected, or does not answer for half a second, if the number is the one that
- * the client told last: at the grant, and with each renewal since.
+ * A hold with a single token is evicted at once. So is a hold whose client is not
+ * connected, or does not answer for a tenth of request_timeout_ms, if the token is the
+ * last one that the client has sent: at the grant, and with each renewal since.
  */
 #include "session.h"
 
@@ -22,16 +22,16 @@
 
 #define ASK_AGAIN_NS (20 * HF_NS_PER_MS)
 
-/* The part of a request's time in which the holder's client has to answer. */
+/* The holder's client has this part of request_timeout_ms to answer. */
 #define ANSWER_PART 10
 
-/* request->store[]: [0], [1] a link of me->evictions, [2] when it was asked first. */
+/* request->store[]: [0], [1] its link in me->evictions, [2] when it was asked first. */
 static struct hf_link *link_of(struct hf_request *request)
 {
     return (struct hf_link *)(void *)request->store;
 }
 
-/* ---- The one who evicts ---------------------------------------------------------- */
+/* ---- The evicting client --------------------------------------------------------- */
 
 static void ask_again(void *session)
 {
@@ -55,7 +55,7 @@ void hf__redis_evict_start(struct redis_session *me)
     me->evict_timer.arg = me;
 }
 
-/* The holder's client has had its time to answer: it hangs, or is cut off. */
+/* The time for the holder's client to answer is over: it hangs, or is cut off. */
 bool hf__redis_evict_is_overdue(const struct redis_session *me,
                                 const struct hf_request *request)
 {
@@ -64,7 +64,7 @@ bool hf__redis_evict_is_overdue(const struct redis_session *me,
            me->host->ops->now(me->host) - asked > me->host->request_ns / ANSWER_PART;
 }
 
-/* The holder's client was asked. 0 if its answer is waited for. */
+/* The holder's client was asked. 0: the request waits for its answer. */
 int hf__redis_evict_wait(struct redis_session *me, struct hf_request *request,
                          hf_error *why)
 {
@@ -94,13 +94,13 @@ void hf__redis_evict_done(struct redis_session *me)
     me->host->ops->stop_timer(me->host, &me->evict_timer);
 }
 
-/* ---- The client of the holder ---------------------------------------------------- */
+/* ---- The holder's client --------------------------------------------------------- */
 
 bool hf__redis_pass(void *session, struct hf_ticket *ticket, uint64_t token)
 {
     struct redis_session *me = session;
     if (!hf__redis_conn_is_up(me->conn))
-        return false; /* the server could not ask us */
+        return false; /* the server could not ask this client */
     ticket->store[3] = token;
     return true;
 }
@@ -125,7 +125,7 @@ void hf__redis_evict_reason(struct redis_session *me, struct hf_ticket *ticket,
     me->host->ops->reason(me->host, ticket, text);
 }
 
-/* y: that token holds the lock now. x: another one does. */
+/* y: that token holds the lock now. x: another token does. */
 static void send_answer(struct redis_session *me, const struct hf_ticket *ticket,
                         const struct eviction *eviction, char word)
 {
@@ -143,7 +143,7 @@ static void send_answer(struct redis_session *me, const struct hf_ticket *ticket
                         args.arg, args.count, NULL, NULL, 0);
 }
 
-/* Which token of its block holds the lock now. */
+/* The token of the block that holds the lock now. */
 uint64_t hf__redis_evict_token_now(const struct hf_ticket *ticket, uint64_t first)
 {
     return ticket->store[3] ? ticket->store[3] : first;
@@ -153,13 +153,13 @@ void hf__redis_evict_asked(struct redis_session *me, struct hf_ticket *ticket,
                            const struct eviction *eviction)
 {
     if (hf__redis_conn_is_crowded(me->conn))
-        return; /* it will be asked again; a flood must not fill the memory */
+        return; /* the question is repeated; a flood must not fill the memory */
     if (eviction->token != hf__redis_evict_token_now(ticket, eviction->first)) {
-        hf__redis_renew(me, &ticket, 1, HF_CHECK); /* which brings the right one */
+        hf__redis_renew(me, &ticket, 1, HF_CHECK); /* sends the token that holds now */
         send_answer(me, ticket, eviction, 'x');
         return;
     }
-    /* Lost to our callers first, so that none of them hands it on. */
+    /* Lost to this client's callers first, so that none of them hands it off. */
     hf__redis_evict_reason(me, ticket, eviction->details, eviction->len);
     me->host->ops->event(me->host, ticket, HF_EVENT_LOST);
     send_answer(me, ticket, eviction, 'y');

@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Who holds and who waits: one script call for one name, SCAN and then one call per
- * name for a prefix. A call brings a page of rows, and there is another one for the
- * next page: a look holds neither the server nor the connection up, and a reply is
- * never larger than what the connection reads.
+ * Holders and waiters: one script call for one name; for a prefix SCAN, and then one
+ * script call per name. Each call returns a page of rows, and a further call the next
+ * page: an inspection blocks neither the server nor the connection, and no reply is
+ * larger than the connection accepts.
  *
- * A survey is an inspection under way. By prefix it walks the whole keyspace in steps
- * that do not hold the server up. Names are found by holdfast's own side keys, and
- * among hashes (a lock of Redisson's is one); a counter that only Redisson knows cannot
- * be told from any other string, so it is found by its exact name alone. The script has
- * nothing to tell of a hash that is no lock.
+ * A walk is an inspection under way. For a prefix it scans the whole keyspace in steps.
+ * Names are found by holdfast's own INFO keys, and among hashes (a Redisson lock is
+ * one). A counter that only Redisson uses looks like any other string, so it is found
+ * by its exact name alone. For a hash that is no lock the script returns no rows.
  *
- * Names are told in their order. Some are asked for in one flight; if one of them has
- * more than a page, the answers behind it come too early: they are dropped, and these
- * names are asked for again when that one is through.
+ * Names are reported in order. Several are asked for at once; if one of them has more
+ * than a page, the replies behind it come too early: they are dropped, and their names
+ * are asked for again after the last page of that one.
  */
 #include "session.h"
 
@@ -30,13 +29,13 @@ struct walk {
     struct hf_request *request;
     hf_error why;
     int rc;
-    bool hashes;        /* the second walk, over hashes */
-    size_t under_way;   /* calls not answered yet */
-    size_t next;        /* of `names`, to be asked for */
-    uint32_t flight;    /* answers to those before are dropped */
-    bool paging;        /* one name alone, until its last page */
-    size_t count, room; /* names found, sorted and single before they are asked for */
-    size_t bytes;       /* of them */
+    bool hashes;        /* the second SCAN, over hashes */
+    size_t under_way;   /* requests not answered yet */
+    size_t next;        /* the next of `names` to ask for */
+    uint32_t flight;    /* replies to earlier flights are dropped */
+    bool paging;        /* only one name is asked for, until its last page */
+    size_t count, room; /* names found; sorted, without duplicates, after SCAN */
+    size_t bytes;       /* of the names */
     char **names;
 };
 
@@ -61,7 +60,7 @@ void hf__redis_inspect_done(struct redis_session *me)
         walk_free(HF_CONTAINER(link, struct walk, link));
 }
 
-/* Its calls go on, and end with nobody to tell. */
+/* Its requests go on, and end without a report. */
 void hf__redis_inspect_forget(struct redis_session *me, const void *request)
 {
     for (HF_EACH(link, &me->walks)) {
@@ -89,7 +88,7 @@ static void walk_end(struct redis_session *me, struct walk *walk)
         me->host->ops->answered(me->host, request, rc, rc ? &why : NULL);
 }
 
-/* Each reply is a step, also one with nothing to tell: most keys are no locks. */
+/* Each reply is progress, also one without rows: most keys are no locks. */
 static void walk_answered(struct redis_session *me, struct walk *walk,
                           const struct resp *nodes)
 {
@@ -102,7 +101,7 @@ static bool walk_add_name(struct walk *walk, const char *name, size_t len)
 {
     walk->bytes += len + sizeof(*walk->names);
     if (walk->bytes > NAMES_BYTES_MAX)
-        return false; /* a walk that will not end */
+        return false; /* more names than can be sorted here */
     if (walk->count == walk->room) {
         size_t room = walk->room ? 2 * walk->room : 64;
         char **names = hf__realloc(walk->names, walk->room * sizeof(*names),
@@ -149,7 +148,7 @@ static int kind_of(char letter)
     return found ? (int)(found - letters) + HF_MUTEX : HF_MUTEX;
 }
 
-/* For the server a reentrant mutex is a mutex; its details know better. */
+/* To the scripts a reentrant mutex is a mutex; the details have its kind. */
 static int row_kind(const struct row *row)
 {
     int kind = kind_of(row->letters[1]);
@@ -163,8 +162,8 @@ static char letter_at(const struct resp *nodes, size_t row, size_t index)
     return value && value->type == RESP_TEXT && value->len ? *value->text : '\0';
 }
 
-/* kind 0x1f host 0x1f pid 0x1f program 0x1f note; a stranger is its owner alone, shown
- * as the host. */
+/* kind 0x1f host 0x1f pid 0x1f program 0x1f note; a foreign client has only its owner,
+ * which is shown as the host. */
 static void split_details(const struct resp *details, struct row *row)
 {
     if (details->type != RESP_TEXT || details->len == 0)
@@ -206,8 +205,8 @@ static uint32_t small(int64_t number)
     return number < UINT32_MAX ? (uint32_t)number : UINT32_MAX;
 }
 
-/* What is left of a lease: PTTL says -1 where there is none, and other numbers below 0
- * are of leases that are over. */
+/* What is left of a lease: PTTL is -1 if there is none; any other negative number is a
+ * lease that is over. */
 static int64_t left_of(int64_t number)
 {
     return number == HF_FOREVER ? HF_FOREVER : at_least(number, 0);
@@ -251,7 +250,7 @@ static const char *name_at(const struct walk *walk, size_t index)
     return walk->names ? walk->names[index] : walk->request->name;
 }
 
-/* A page: {section, place, {row ...}}. False if it is none. */
+/* Reports a page: {section, place, {row ...}}. False if the reply is no page. */
 static bool page_report(struct redis_session *me, struct walk *walk, size_t index,
                         const struct resp *nodes)
 {
@@ -310,12 +309,12 @@ static void ask_page(struct redis_session *me, struct walk *walk, size_t index,
                         (uint64_t)walk->flight << 32 | index);
 }
 
-/* Keeps some calls under way until all names were asked for. Calls may be answered
- * inside hf__redis_conn_eval() when the connection is down: then the survey has failed,
- * and the caller at the bottom of the stack ends it. */
+/* Keeps some requests under way until all names were asked for. While the connection is
+ * down, requests are answered inside hf__redis_conn_eval(): then the walk has failed,
+ * and the outermost caller ends it. */
 static void walk_next(struct redis_session *me, struct walk *walk)
 {
-    walk->under_way++; /* keeps it alive meanwhile */
+    walk->under_way++; /* so that no reply ends the walk meanwhile */
     while (walk->rc == 0 && walk->request && !walk->paging &&
            walk->next < walk->count && walk->under_way <= PIPELINE) {
         size_t index = walk->next++;
@@ -330,7 +329,7 @@ static void walk_next(struct redis_session *me, struct walk *walk)
 static void scan(struct redis_session *me, struct walk *walk,
                  const struct resp_arg *cursor);
 
-/* The name a key found by SCAN stands for; false if it is none that we look for. */
+/* The name of a key found by SCAN; false if it is not one that the walk looks for. */
 static bool name_of_key(const struct walk *walk, const struct resp *key,
                         struct resp_arg *ret_name)
 {
@@ -381,7 +380,7 @@ static void scan_reply(void *session, void *subject, uint64_t word,
         struct resp_arg next = { cursor->text, cursor->len };
         scan(me, walk, &next);
     } else if (!walk->hashes && walk->request && walk->rc == 0) {
-        walk->hashes = true; /* a server without SCAN ... TYPE has had its say */
+        walk->hashes = true; /* an error is ignored: SCAN ... TYPE needs Redis 6 */
         scan(me, walk, &start);
     } else {
         walk_sort(walk);
@@ -389,7 +388,7 @@ static void scan_reply(void *session, void *subject, uint64_t word,
     }
 }
 
-/* The prefix as a pattern: what is special in one is quoted. */
+/* The prefix as a pattern, with special characters quoted. */
 static size_t write_pattern(char *out, const char *before, const char *prefix)
 {
     char *at = out;

@@ -2,16 +2,16 @@
 /*
  * Names of keys and channels, and the names that are refused. Pure.
  *
- * A name that holds a '{' anywhere is taken to bring its own hash tag, as Redisson does
- * it: `prefix:name` instead of `prefix:{name}`. So Redisson derives the same keys from
- * `x` and from `{x}`. Ours differ: where the name brings its tag a second colon stands
- * before it (`holdfast_info::{x}`), which keeps it in the slot of the name. Of those
- * that Redisson derives, `{x}` may share the token (a counter that only grows) and the
- * channels (one more look) with `x`, and hold keys of readers have the owner in them;
- * the queue of the fair lock and the permits cannot be told apart. There `{x}` is
- * refused, and the scripts of other kinds get a key in place of it that nobody writes.
+ * A name that contains a '{' is taken to have its own hash tag, as in Redisson:
+ * `prefix:name` instead of `prefix:{name}`. So Redisson derives the same keys from `x`
+ * and from `{x}`. Keys that only holdfast uses differ: they get a second colon if the
+ * name has a tag (`holdfast_info::{x}`), and stay in the hash slot of the name. Of the
+ * keys that Redisson derives, `{x}` may share the token (a counter that only grows) and
+ * the channels (one request more) with `x`, and keys of read holds contain the owner;
+ * the queue of the fair lock and the expiring permits would be mixed up. For these
+ * kinds `{x}` is refused, and scripts of other kinds get an unused key instead.
  *
- * And a name must not be a key of another name: see hf__redis_name_check().
+ * A name must not be a key of another name either: see hf__redis_name_check().
  */
 #include "keys.h"
 
@@ -24,9 +24,9 @@ enum form { FORM_KEY, FORM_CHANNEL, FORM_OURS };
 
 static const struct {
     enum form form;
-    const char *before; /* with a colon between, or NULL */
+    const char *before; /* followed by a colon, or NULL */
     const char *after;
-    const char *wrapped; /* ours, where `{x}` would share it with `x`; or NULL */
+    const char *wrapped; /* used for `{x}`, which would share the key with `x` */
 } parts[] = {
     [KEY_NAME] = { FORM_KEY, NULL, NULL, NULL },
     [KEY_TOKEN] = { FORM_KEY, "redisson_lock_token", NULL, NULL },
@@ -66,7 +66,7 @@ static bool has_tag(const char *name, size_t len)
     return memchr(name, '{', len) != NULL;
 }
 
-/* A key of ours: `prefix:{name}`, or `prefix::name` if the name has a tag. */
+/* A key that only holdfast uses: `prefix:{name}`, or `prefix::name` with a tag. */
 static char *append_ours(char *at, const char *prefix, const char *name, size_t len)
 {
     bool tag = has_tag(name, len);
@@ -77,7 +77,7 @@ static char *append_ours(char *at, const char *prefix, const char *name, size_t 
     return append_name(at, name, len, !tag);
 }
 
-/* `{x}`, where x has no tag: the names that Redisson's keys do not tell from x. */
+/* `{x}`, where x has no tag: Redisson derives the same keys from x. */
 static bool is_wrapped(const char *name, size_t len)
 {
     return len >= 2 && name[0] == '{' && name[len - 1] == '}' &&
@@ -90,7 +90,7 @@ size_t hf__redis_key_write(char *out, enum key_name which, const char *name, siz
     char *at = out;
     if (which == KEY_NAME)
         return (size_t)(append(at, name, len) - out);
-    if (which == KEY_GATE) { /* the one that always gets braces */
+    if (which == KEY_GATE) { /* always with braces */
         at = append(at, gate, sizeof(gate) - 1);
         return (size_t)(append_name(at, name, len, true) - out);
     }
@@ -170,10 +170,10 @@ static bool begins(const char *name, size_t len, const char *prefix)
     return len > plen && memcmp(name, prefix, plen) == 0 && name[plen] == ':';
 }
 
-/* The prefix that makes the name a key of another one, or NULL. */
+/* The prefix that makes this name a key of another name, or NULL. */
 static const char *reserved_prefix(const char *name, size_t len)
 {
-    static const char latch[] = "redisson_unlock_latch"; /* Redisson's own business */
+    static const char latch[] = "redisson_unlock_latch"; /* used by Redisson only */
     for (size_t i = 0; i < KEY_END; i++) {
         const char *before = parts[i].before, *wrapped = parts[i].wrapped;
         if (before && parts[i].form != FORM_CHANNEL && begins(name, len, before))

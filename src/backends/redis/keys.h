@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The names of keys and channels, as Redisson derives them from the name of a lock:
- * `prefix:{name}` or `{name}:suffix`, and without our braces where the name brings its
- * own; keys that only holdfast has then get a second colon. docs/backends/redis.md
- * lists them all.
+ * `prefix:{name}` or `{name}:suffix`. No braces are added if the name contains a brace;
+ * keys that only holdfast uses then get a second colon. docs/backends/redis.md lists
+ * all keys.
  */
 #ifndef HF_REDIS_KEYS_H
 #define HF_REDIS_KEYS_H
@@ -49,17 +49,17 @@ void hf__redis_keys_fill(struct keys *keys, const enum key_name *list, const cha
 size_t hf__redis_key_write(char *out, enum key_name which, const char *name,
                            size_t len);
 
-/* The name whose INFO key this is; false if it is none. */
+/* The name of which this is the INFO key; false if it is not an INFO key. */
 bool hf__redis_key_parse(const char *key, size_t len, struct resp_arg *ret_name);
 
-/* holdfast_done:{name}:<hex of id>: a change that was made under this id. */
+/* holdfast_done:{name}:<hex of id>: the answer to the change with this id. */
 void hf__redis_keys_add_done(struct keys *keys, const char *name, size_t len,
                              const struct hf_id *id);
 
 enum redis_layout { LAYOUT_REDISSON, LAYOUT_SIMPLE };
 
-/* Whether a lock of this kind (0: none in particular) may have the name: HF_EINVAL if
- * it would be a key of another name, or could not be told from another name's. */
+/* Whether a lock of this kind (0: any kind) may have the name: HF_EINVAL if the name is
+ * a key of another name, or shares keys with another name. */
 int hf__redis_name_check(enum redis_layout layout, int kind, const char *name,
                          size_t len, hf_error *why);
 

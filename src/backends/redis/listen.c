@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the server pushes: messages to our inbox, and those on the channels of Redisson.
+ * What the server pushes: messages to our inbox, and messages on Redisson's channels.
  *
- * Whoever lets go of a lock grants it to the next holdfast waiter in the same script
- * and says so in its inbox: that is how nearly every wait ends. Behind a holder that is
- * not ours the first waiter also listens on the channel Redisson uses for the name, and
- * attempts again when the subscription is confirmed (something may have happened
- * before) and at every message. A latch is always listened to.
+ * The script that releases a lock grants it to the next holdfast waiter and publishes
+ * the grant to that waiter's inbox: nearly every wait ends this way. Behind a foreign
+ * holder the first waiter also subscribes to Redisson's channel for the name. It
+ * attempts again when the subscription is confirmed (the lock may have been released
+ * before) and at every message. A waiter for a latch always subscribes.
  */
 #include "session.h"
 
@@ -16,7 +16,7 @@
 
 #include <string.h>
 
-/* The longest that the server may ask a waiter not to look. */
+/* The longest time for which the server may ask a waiter to wait. */
 #define LATER_MAX_MS 1000
 
 struct listener {
@@ -57,7 +57,7 @@ static size_t channel_write(char *out, const struct hf_ticket *ticket)
         hf__redis_key_write(out, names[ticket->kind], ticket->name, ticket->name_len);
     if (ticket->kind != HF_FAIR)
         return len;
-    out[len++] = ':'; /* the fair lock calls each waiter by its name */
+    out[len++] = ':'; /* the fair lock has a channel for each waiter */
     return len + hf__redis_owner_write(out + len, LAYOUT_REDISSON, &ticket->id);
 }
 
@@ -143,7 +143,7 @@ void hf__redis_subscribed(void *session, const char *channel, size_t channel_len
 
 /* ---- The inbox ------------------------------------------------------------------- */
 
-/* The next word of a message; an empty one at its end. */
+/* The next word of a message; empty at its end. */
 static struct resp_arg next_word(const char **at, const char *end)
 {
     const char *from = *at;
@@ -166,11 +166,11 @@ static bool next_number(const char **at, const char *end, uint64_t *ret_number)
 }
 
 /*
- * The lease began when the one before us let go. We did not see that moment, and the
- * server's clock, which may be set, proves nothing about it; but it came after we asked
- * for the place in the queue. If that is long ago, or the message was long on its way
- * (we were stopped, say), it is not believed: a fresh attempt finds the grant, and
- * gives it a fresh lease.
+ * The lease began when the previous holder released the lock. The client does not know
+ * that moment, and the server's clock, which may be set, does not prove it; but it came
+ * after the request that queued the ticket. If that request is more than a quarter of
+ * the lease ago (a long wait, or this process was stopped), the grant is not believed:
+ * core attempts again, and the script answers with the same grant and a fresh lease.
  */
 static void inbox_granted(struct redis_session *me, struct hf_ticket *ticket,
                           const char *at, const char *end)
@@ -192,7 +192,7 @@ static void inbox_granted(struct redis_session *me, struct hf_ticket *ticket,
         me->host->ops->granted(me->host, ticket, &grant);
 }
 
-/* It is not our turn yet: nothing to be asked for before that many milliseconds. */
+/* The lock is left to foreign clients: ask again after that many milliseconds. */
 static void inbox_later(struct redis_session *me, struct hf_ticket *ticket,
                         const char *at, const char *end)
 {
@@ -220,14 +220,14 @@ static void inbox_evict(struct redis_session *me, struct hf_ticket *ticket,
     hf__redis_evict_asked(me, ticket, &eviction);
 }
 
-/* Another client asks the holder of this token to let go, or with 0 whoever holds. */
+/* Another client asks the holder of this token to release it; 0: any holder. */
 static void inbox_revoke(struct redis_session *me, struct hf_ticket *ticket,
                          const char *at, const char *end)
 {
     uint64_t token, first;
     if (next_number(&at, end, &token) && next_number(&at, end, &first) && token != 0 &&
         token != hf__redis_evict_token_now(ticket, first))
-        return; /* it was handed on since */
+        return; /* handed off since */
     me->host->ops->event(me->host, ticket, HF_EVENT_REVOKED);
 }
 

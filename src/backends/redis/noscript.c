@@ -2,14 +2,14 @@
 /*
  * layout=simple for servers that forbid scripts (script=off).
  *
- * Taking is MULTI, INCRBY token, SET NX PX, PTTL, GET, PERSIST token, EXEC. Whatever
- * may only happen to our own lock is WATCH and GET, and if the value is ours MULTI, DEL
- * or PEXPIRE, EXEC: nothing happens if the key changed in between. An EXEC ends every
- * WATCH of the connection, so that all of this goes through one queue of jobs, one at a
- * time.
+ * An attempt is MULTI, INCRBY token, SET NX PX, PTTL, GET, PERSIST token, EXEC. A
+ * change of our own lock is WATCH and GET, and if the value is ours MULTI, DEL or
+ * PEXPIRE, EXEC: the server executes nothing if the key changed in between. An EXEC
+ * ends every WATCH of the connection, so all of this goes through one queue of jobs,
+ * one at a time.
  *
- * Nobody is told when a lock is free: waiters look again, at intervals of which no two
- * are the same. Under the client's lock.
+ * A release sends no message: waiters poll at random intervals. Under the client's
+ * lock.
  */
 #include "noscript.h"
 
@@ -28,15 +28,15 @@ struct job {
     int64_t sent_ns, ttl_ns;
     size_t name_len, value_len;
     char value[OWNER_SIZE];
-    char name[]; /* its own copy: the ticket may be forgotten */
+    char name[]; /* a copy: the ticket may be forgotten */
 };
 
 static void jobs_run(struct redis_session *me);
 
 /* ---- Answers --------------------------------------------------------------------- */
 
-/* After the last answer to an attempt nothing may touch the ticket, unless it is being
- * withdrawn: then the answer to that is the last one. */
+/* After the last answer to an attempt no job may touch the ticket, except a withdrawal:
+ * then its answer is the last one. */
 static void drop_attempts(struct redis_session *me, const struct hf_ticket *ticket)
 {
     for (HF_EACH(link, &me->jobs)) {
@@ -90,7 +90,7 @@ static void job_free(struct job *job)
     hf__free(job);
 }
 
-/* Ends the running job; `why` NULL: its owner has been told. */
+/* Ends the running job; `why` NULL: the caller reports the result. */
 static void job_end(struct redis_session *me, struct job *job, const hf_error *why)
 {
     struct job copy = *job;
@@ -125,7 +125,7 @@ static void send_word(struct redis_session *me, const char *word, conn_reply *re
     send(me, job, &arg, 1, reply);
 }
 
-/* ---- Taking ---------------------------------------------------------------------- */
+/* ---- Attempt --------------------------------------------------------------------- */
 
 static void attempt_answered(void *session, void *subject, uint64_t word,
                              const struct resp *nodes, int64_t sent_ns,
@@ -157,7 +157,8 @@ static void attempt_answered(void *session, void *subject, uint64_t word,
                 memcmp(value->text, job->value, job->value_len) == 0;
     struct hf_grant grant;
     bool new = set->type != RESP_NIL && set->type != RESP_ERROR;
-    int64_t ttl = new ? job->ttl_ns / HF_NS_PER_MS : left; /* a repeat: what is left */
+    int64_t ttl =
+        new ? job->ttl_ns / HF_NS_PER_MS : left; /* a repeated attempt: what is left */
     int64_t first = token >= ticket->reserve ? token - ticket->reserve + 1 : 0;
     if (ours && !hf__redis_grant_read(&grant, ticket, first, ticket->reserve, ttl,
                                       job->sent_ns)) {
@@ -167,7 +168,7 @@ static void attempt_answered(void *session, void *subject, uint64_t word,
     }
     bool busy = !ours && ticket->flags & HF_TICKET_TRY;
     if (busy)
-        drop_attempts(me, ticket); /* before the next job begins: it may be one */
+        drop_attempts(me, ticket); /* before job_end() starts the next job */
     job_end(me, job, NULL);
     if (ours) {
         me->host->ops->granted(me->host, ticket, &grant);
@@ -195,7 +196,7 @@ static void job_attempt(struct redis_session *me, struct job *job)
                               { "NX", 2 },  { "PX", 2 }, numbers.arg[1] };
     struct resp_arg left[] = { { "PTTL", 4 }, name };
     struct resp_arg get[] = { { "GET", 3 }, name };
-    /* A client with scripts may have given the counter a time to live. */
+    /* A client with scripts may have given the counter a TTL. */
     struct resp_arg keep[] = { { "PERSIST", 7 }, key };
     send_word(me, "MULTI", ignore_reply, NULL);
     send(me, NULL, count, 3, ignore_reply);
@@ -206,7 +207,7 @@ static void job_attempt(struct redis_session *me, struct job *job)
     send_word(me, "EXEC", attempt_answered, job);
 }
 
-/* ---- Leaving and renewing: only what is ours ------------------------------------- */
+/* ---- Withdraw and renew: only what is ours --------------------------------------- */
 
 static void change_answered(void *session, void *subject, uint64_t word,
                             const struct resp *nodes, int64_t sent_ns,
@@ -286,7 +287,7 @@ static void job_own(struct redis_session *me, struct job *job)
 
 /* ---- The queue ------------------------------------------------------------------- */
 
-/* Not recursive: a job that ends inside its own start is followed by this loop. */
+/* Not recursive: when a job ends inside its own start, this loop starts the next. */
 static void jobs_run(struct redis_session *me)
 {
     struct hf_link *link;

@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * redis: locks on a Redis or Valkey server, in the form that Redisson gives them.
+ * redis: locks on a Redis or Valkey server, in Redisson's layout.
  *
- * This file holds the table, the URL and the session's beginning and end. The rest:
- * tickets.c (places in queues), listen.c (what the server pushes), renew.c, requests.c
- * (latches, cells, repair), inspect.c, diagnose.c, keys.c (names), conn.c and its kin
- * (the connection), resp.c (the protocol), scripts/ (what happens on the server),
- * noscript.c (servers without scripts). docs/backends/redis.md tells what a user has to
- * know.
+ * This file holds the table of the store, the URL, and opening and closing of a
+ * session. README.md lists the other files; docs/backends/redis.md is for users.
  */
 #include "noscript.h"
 #include "session.h"
@@ -108,8 +104,8 @@ static int read_tls(const struct hf_url *url, struct hf_stream_settings *stream,
     return one_of(url, "tls_verify", "on", "off", &stream->tls_insecure, why);
 }
 
-/* A connection that has died is given up early enough for a request to be sent again
- * over the next one before its own time is over. */
+/* A dead connection is given up early enough for a request to be repeated on the next
+ * connection before its own time is over. */
 static int64_t reply_timeout_ms(const struct redis_session *me)
 {
     int64_t ms = me->host->request_ns / HF_NS_PER_MS * 2 / 3;
@@ -159,8 +155,8 @@ static int read_settings(struct redis_session *me, const struct hf_url *url,
 
 /* ---- The session ----------------------------------------------------------------- */
 
-/* Host, pid and program for whoever looks. Bytes below a space would upset the records,
- * so they become '?'. */
+/* Host, pid and program, which inspection shows. Bytes below a space would break the
+ * records, so they become '?'. */
 static void write_details(struct redis_session *me)
 {
     char host[65] = "";
@@ -253,7 +249,7 @@ static void redis_close(void *session, bool forked)
     hf__free(me->numbers);
 }
 
-/* The scripts keep whom to tell, so that there is nothing to set up. */
+/* Nothing to do: the scripts store each waiter's inbox. */
 static void redis_interest(void *session, struct hf_ticket *ticket)
 {
     (void)session;

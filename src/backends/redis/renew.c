@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Renewal: all the tickets core brings at once go into one script call.
+ * Renewal: the tickets of one call from core go into one script call, up to BATCH_MAX.
  *
- * A batch lives until its call is answered; a ticket that is forgotten meanwhile is
- * struck out of it. No answer, or an error, is "unknown" for each: core asks again
+ * A batch lives until its request is answered; a ticket that is forgotten meanwhile is
+ * removed from it. No reply, or an error, is "unknown" for each: core renews again
  * until the lease is over.
  */
 #include "noscript.h"
@@ -78,7 +78,7 @@ static void renew_reply(void *session, void *subject, uint64_t word,
     batch_free(batch);
 }
 
-/* What one call carries, too large for the stack of a callback. */
+/* The keys and arguments of one batch, too large for the stack of a callback. */
 struct load {
     struct resp_arg keys[KEYS_EACH * BATCH_MAX];
     struct resp_arg args[ARGS_EACH * BATCH_MAX];

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Requests that are not about a place in a queue: latches, cells, eviction, revocation,
- * downgrade, adoption. One script call each. What changes something carries an id, and
- * the script remembers for a minute what it answered: a repeat is answered the same.
+ * Requests that are not about a ticket's place in a queue: latches, cells, eviction,
+ * revocation, downgrade, adoption. One script call each. A request that changes a latch
+ * or cell, or evicts, carries an id, and the script stores its answer for a minute: a
+ * repeated request gets the same answer.
  */
 #include "session.h"
 
@@ -92,7 +93,7 @@ static int cell_was_set(struct redis_session *me, struct hf_request *request,
 
 /* ---- Repair ---------------------------------------------------------------------- */
 
-/* Whatever kind it is: all the keys a lock can have. */
+/* The kind is not known: all the keys that a lock can have. */
 const enum key_name hf__redis_evict_keys[] = { KEY_NAME,    KEY_TOKEN,   KEY_INFO,
                                                KEY_QUEUE,   KEY_FAIR,    KEY_PATIENCE,
                                                KEY_CHANNEL, KEY_RW,      KEY_SC,
@@ -139,7 +140,7 @@ static int was_adopted(struct redis_session *me, struct hf_request *request,
 static const struct verb {
     const struct script *script;
     const enum key_name *keys; /* NULL: those of the ticket's kind */
-    bool once;                 /* with a key for the answer, last */
+    bool once;                 /* the last key stores the answer */
     verb_reply *reply;
 } verbs[] = {
     [HF_LATCH_SET] = { &hf__redis_script_latch_set, latch_keys, true, latch_was_set },
@@ -257,7 +258,7 @@ void hf__redis_ask(void *session, struct hf_request *request)
     }
     if (request->verb == HF_ADOPT)
         hf__redis_number_unbind(
-            me, request->ticket); /* of an answer that core did not hear */
+            me, request->ticket); /* of an answer that did not reach core */
     if (request->verb == HF_ADOPT && !request->store[0])
         request->store[0] = hf__redis_number_reserve(me);
     if (request->verb == HF_ADOPT && !request->store[0]) {

@@ -3,15 +3,15 @@
  * The codec of resp.h: RESP2 and RESP3 in, commands out.
  *
  * The reader goes through the input once, without recursion. Every value becomes a
- * node; an aggregate that has elements also becomes a frame on a short stack, which
- * counts what is still to come. A value that is complete settles its frame, and so
- * perhaps the ones around it. An attribute is a frame too, whose nodes are thrown away
- * when it is complete: the value it belongs to follows.
+ * node; an aggregate with elements also becomes a frame on a short stack, which counts
+ * the elements still to come. A complete value may complete its frame, and the frames
+ * around it. An attribute is a frame too; its nodes are dropped when it is complete, as
+ * the value it belongs to follows.
  *
- * Whatever comes, a call reads at most max_nodes headers, so that an endless row of
- * attributes or an endless line is refused and not read again and again.
+ * A call reads at most max_nodes headers, so that an endless row of attributes or an
+ * endless line is refused instead of being read again and again.
  *
- * Called by the connection, on whichever thread drives the session. Keeps nothing.
+ * Called by the connection, on the thread that drives the client. Keeps no state.
  */
 #include "resp.h"
 
@@ -19,8 +19,8 @@
 
 enum {
     LINE_LIMIT = 64 << 10, /* bytes of a simple string or error */
-    DIGITS_MAX = 19,       /* fit into 64 bits, whatever they are */
-    OPENED = 2,            /* a state of the inside: more values belong to this one */
+    DIGITS_MAX = 19,       /* any such number fits into 64 bits */
+    OPENED = 2,            /* internal: the elements of this value follow */
 };
 
 struct frame {
@@ -41,8 +41,8 @@ struct reader {
 
 /* ---- Reading --------------------------------------------------------------------- */
 
-/* Digits with an optional sign; *ret_at is left behind them. RESP_MORE: they reach
- * up to the end. */
+/* Digits with an optional sign; *ret_at is set behind them. RESP_MORE: they reach up to
+ * `end`. */
 static enum resp_state parse_digits(const char **ret_at, const char *end,
                                     int64_t *ret_number)
 {
@@ -129,7 +129,7 @@ static enum resp_state read_bulk(struct reader *r, struct resp *node, char mark)
     return read_end(r);
 }
 
-/* A verbatim string: three letters that tell the format, a colon, the text. */
+/* A verbatim string: three letters for the format, a colon, the text. */
 static enum resp_state read_verbatim(struct reader *r, struct resp *node)
 {
     enum resp_state state = read_bulk(r, node, '=');
@@ -173,7 +173,7 @@ static enum resp_state read_aggregate(struct reader *r, struct resp *node, char 
     return (enum resp_state)OPENED;
 }
 
-/* What stands behind the mark, whose type the node has already. */
+/* What follows the mark; the node has its type already. */
 static enum resp_state read_body(struct reader *r, struct resp *node, char mark)
 {
     switch (mark) {
@@ -193,7 +193,7 @@ static enum resp_state read_body(struct reader *r, struct resp *node, char mark)
     case ',':
     case '(':
         return read_line(r, node);
-    case '>': /* stands alone, never inside of something */
+    case '>': /* never inside another value */
         if (r->depth > 0)
             return RESP_BAD;
         break;
@@ -226,7 +226,7 @@ static enum resp_state read_one(struct reader *r)
     return read_body(r, node, (char)mark);
 }
 
-/* A value is complete: so may be what it belongs to. True if that was all. */
+/* A value is complete, and perhaps the values around it. True: the outermost is. */
 static bool value_done(struct reader *r)
 {
     while (r->depth > 0) {
@@ -301,7 +301,7 @@ bool hf__redis_resp_begins(const struct resp *value, const char *prefix)
            memcmp(value->text, prefix, len) == 0;
 }
 
-/* Without its first bytes, up to and with `end`; as it is if there is no `end`. */
+/* The value without its bytes up to and including `end`; unchanged without `end`. */
 static struct resp behind(struct resp value, const char *end)
 {
     size_t len = strlen(end);

@@ -17,20 +17,20 @@ enum resp_type {
     RESP_NIL,      /* of every form */
     RESP_ERROR,    /* text, len: "NOSCRIPT No matching script..." */
     RESP_ARRAY,    /* len elements; maps count keys and values, sets too */
-    RESP_PUSH,     /* like an array, but not an answer */
+    RESP_PUSH,     /* like an array, but not a reply */
     RESP_OTHER,    /* doubles and big numbers: text, len */
 };
 
 enum resp_state {
-    RESP_MORE = 0, /* not whole yet */
+    RESP_MORE = 0, /* incomplete */
     RESP_WHOLE = 1,
     RESP_BAD = -1, /* not RESP, or beyond the limits below */
 };
 
 enum { RESP_NODES_MAX = 4096, RESP_DEPTH_MAX = 8, RESP_BULK_MAX = 16 << 20 };
 
-/* One value. The elements of an array follow it in the node array, each with all that
- * belongs to it; `next` is the index of the first node behind the whole value. */
+/* One value. The elements of an array follow it in the node array, each with its own
+ * elements; `next` is the index of the first node behind the whole value. */
 struct resp {
     enum resp_type type;
     uint32_t next;
@@ -52,8 +52,8 @@ const struct resp *hf__redis_resp_at(const struct resp *nodes, size_t array,
 bool hf__redis_resp_is(const struct resp *value,
                        const char *text); /* equal, case counts */
 bool hf__redis_resp_begins(const struct resp *value, const char *prefix);
-/* What a script met, where a server before Redis 7 says that the script failed and at
- * which line; any other error as it is. */
+/* The error inside a script, without what a server before Redis 7 puts before it (that
+ * the script failed, and the line); any other error unchanged. */
 struct resp hf__redis_resp_cause(const struct resp *error);
 /* A number, also one written as text. */
 bool hf__redis_resp_number(const struct resp *value, int64_t *ret_number);
@@ -65,7 +65,7 @@ struct resp_arg {
     size_t len;
 };
 
-/* Bytes the command takes on the wire; and writes them, returning their number. */
+/* The size of the command in bytes; _write writes it and returns its size. */
 size_t hf__redis_resp_command_size(const struct resp_arg *args, size_t count);
 size_t hf__redis_resp_command_write(char *at, const struct resp_arg *args,
                                     size_t count);

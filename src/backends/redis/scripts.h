@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The scripts of scripts/ as the build embeds them: the shared parts that a script
- * names in its first lines ("-- uses: token, inbox") put before its text. */
+/* The scripts of scripts/ as the build embeds them: each line "-- uses: base, queue" in
+ * a script is replaced by part_base.lua and part_queue.lua. */
 #ifndef HF_REDIS_SCRIPTS_H
 #define HF_REDIS_SCRIPTS_H
 

@@ -2,14 +2,15 @@
 /*
  * What the files of the redis store share: the session and its tickets.
  *
- * A ticket the server may know of has a ticket number, which the scripts keep and
- * that comes back in every message about it. ticket->store[]:
- *   [0] number + 1, 0 for none; above 32 bits: calls about it that are under way;
- *       the highest: it is being withdrawn; the one below: an answer made no sense
+ * A ticket that the server may know has a ticket number. The scripts store it and put
+ * it into every message about the ticket. ticket->store[]:
+ *   [0] the number, counted from 1, 0 for none; from bit 32: requests about the ticket
+ *       under way; the highest bit: it is being withdrawn; the next: one bad reply came
  *   [1] struct listener *, NULL for none
  *   [2] a moment before the request that queued it was sent, ns: a pushed grant cannot
  *       be older, however late it is read
- *   [3] the token that holds it now, if it was handed on since the grant; else 0
+ *   [3] the token of the current holder, if the client handed the lock off since the
+ *       grant; else 0
  */
 #ifndef HF_REDIS_SESSION_H
 #define HF_REDIS_SESSION_H
@@ -30,7 +31,7 @@ struct redis_session {
     bool foreign_clients; /* layout=simple: clients of other libraries may wait */
 
     char inbox[INBOX_SIZE + 1]; /* "holdfast:<32 hex>", our own channel */
-    char details[DETAILS_SIZE]; /* host, pid, program: each with an 0x1f behind it */
+    char details[DETAILS_SIZE]; /* host, pid, program: each followed by 0x1f */
     size_t details_len;
 
     uintptr_t *numbers; /* a ticket, or (next free + 1) << 1 | 1 */
@@ -41,7 +42,7 @@ struct redis_session {
     struct hf_link batches;   /* renewals under way */
     struct hf_link walks;     /* inspections under way */
     struct hf_link jobs;      /* of noscript.c; the first one may be running */
-    struct hf_link evictions; /* that a client has to answer first */
+    struct hf_link evictions; /* the holder's client was asked about */
     struct hf_timer evict_timer;
     bool job_running, jobs_busy;
     struct hf_random random;
@@ -51,12 +52,12 @@ struct redis_session {
 
 void hf__redis_attempt(void *session, struct hf_ticket *ticket);
 void hf__redis_withdraw(void *session, struct hf_ticket *ticket);
-/* Asks the server to take the ticket out; `reply` may be NULL. */
+/* Sends the withdrawal of the ticket; `reply` may be NULL. */
 void hf__redis_ticket_withdraw(struct redis_session *me, struct hf_ticket *ticket,
                                conn_reply *reply);
 
-/* When to look again at a simple lock: its holder may be one of another library, which
- * says nothing when it lets go. `left`: of its lease, -1 if it has none. */
+/* When to ask again for a simple lock: a foreign holder releases it without a message.
+ * `left`: what is left of its lease, -1 if it has none. */
 int64_t hf__redis_poll_ms(struct redis_session *me, int64_t left);
 
 /* The lease to ask for, 1 ms at least. */
@@ -65,40 +66,40 @@ int64_t hf__redis_ttl_ms(const struct hf_ticket *ticket);
 char hf__redis_kind_letter(const struct redis_session *me, int kind);
 const enum key_name *hf__redis_kind_keys(const struct redis_session *me, int kind);
 
-/* A reply that is an error, or none at all, as a code with a sentence. 0 if it is
- * neither. */
+/* The code and sentence of an error reply, or of a missing reply (nodes NULL, `why`).
+ * 0 for any other reply. */
 int hf__redis_reply_error(const struct resp *nodes, const hf_error *why,
                           hf_error *ret_why);
 
 /* A grant of these numbers, whose lease (ms) counts from `since_ns`. False if no grant
- * can have them: the server may be anybody. */
+ * can have them: server input is untrusted. */
 bool hf__redis_grant_read(struct hf_grant *ret_grant, const struct hf_ticket *ticket,
                           int64_t token, int64_t span, int64_t ttl, int64_t since_ns);
 
-/* An attempt was answered by something that is no answer to it. Whatever the server
- * meant, it may have queued or granted the ticket: the first time that is uncertain,
- * and core asks again; the next time it gives up, and withdraws. */
+/* The reply to an attempt is invalid; the server may have queued or granted the ticket
+ * all the same. The first time the result is uncertain, and core asks again; the second
+ * time it is HF_ECORRUPT, and core withdraws the ticket. */
 int hf__redis_ticket_bad_reply(struct hf_ticket *ticket, hf_error *why);
 
 /* ---- ticket_numbers.c ------------------------------------------------------------ */
 
-/* The ticket in `number` if it is that of `owner`, else NULL. */
+/* The ticket with this number if `owner` is its owner, else NULL. */
 struct hf_ticket *hf__redis_number_find(const struct redis_session *me, uint64_t number,
                                         const char *owner, size_t owner_len);
 /* Gives the ticket a number if it has none. 0 or HF_ENOMEM. */
 int hf__redis_number_assign(struct redis_session *me, struct hf_ticket *ticket);
-/* A number, counted from 1, for a ticket to come; 0: out of memory. And its end. */
+/* Reserves a number, counted from 1, for a ticket to come; 0: out of memory. */
 uint32_t hf__redis_number_reserve(struct redis_session *me);
 void hf__redis_number_bind(struct redis_session *me, uint32_t number,
                            struct hf_ticket *ticket);
 void hf__redis_number_free(struct redis_session *me, uint32_t number);
 void hf__redis_number_unbind(struct redis_session *me, struct hf_ticket *ticket);
-/* The last answer about the ticket is given: the memory is core's again, and nothing
- * that is still under way may touch it. */
+/* Before the last answer about the ticket: after it the memory is core's again, so no
+ * request under way may keep a pointer to it. */
 void hf__redis_ticket_done(struct redis_session *me, struct hf_ticket *ticket);
 
-/* The same for an answer to an attempt. While the ticket is being withdrawn it is not
- * the last one: nothing is given back before the withdrawal is answered. */
+/* The same before the answer to an attempt, unless the ticket is being withdrawn: then
+ * the answer to the withdrawal is the last one. */
 void hf__redis_ticket_attempt_done(struct redis_session *me, struct hf_ticket *ticket);
 
 #define ONE_REQUEST (UINT64_C(1) << 32)
@@ -108,15 +109,15 @@ static inline uint32_t ticket_number(const struct hf_ticket *ticket)
 {
     return (uint32_t)ticket->store[0];
 }
-/* Every ticket: core is notified, and attempts again. */
+/* Notifies core about every ticket, so that it attempts again. */
 void hf__redis_tickets_notify(struct redis_session *me);
-/* Every ticket is withdrawn; returns how many. */
+/* Withdraws every ticket; returns how many. */
 size_t hf__redis_tickets_withdraw(struct redis_session *me);
 void hf__redis_tickets_forget(struct redis_session *me, const void *ticket);
 
 /* ---- listen.c -------------------------------------------------------------------- */
 
-/* What the server pushes, and subscriptions to the channels of other clients. */
+/* What the server pushes, and the subscriptions to Redisson's channels. */
 void hf__redis_listen_start(struct redis_session *me);
 int hf__redis_listen_to(struct redis_session *me, struct hf_ticket *ticket);
 void hf__redis_listen_end(struct redis_session *me, struct hf_ticket *ticket);
@@ -137,15 +138,15 @@ void hf__redis_evict_forget(struct redis_session *me, const void *request);
 void hf__redis_evict_done(struct redis_session *me);
 struct eviction {
     uint64_t token;
-    uint64_t first; /* the number under which the server knows the hold */
+    uint64_t first; /* the token that the server knows */
     struct hf_id id;
-    const char *details; /* of the client that wishes it */
+    const char *details; /* of the client that evicts */
     size_t len;
 };
 uint64_t hf__redis_evict_token_now(const struct hf_ticket *ticket, uint64_t first);
 void hf__redis_evict_asked(struct redis_session *me, struct hf_ticket *ticket,
                            const struct eviction *eviction);
-/* `details` as another client wrote them: who evicted it. */
+/* Reports who evicted the hold; `details` as the evicting client wrote them. */
 void hf__redis_evict_reason(struct redis_session *me, struct hf_ticket *ticket,
                             const char *details, size_t len);
 bool hf__redis_pass(void *session, struct hf_ticket *ticket, uint64_t token);
@@ -167,7 +168,7 @@ void hf__redis_diagnose(struct redis_session *me, struct hf_request *request);
 
 /* ---- Arguments of scripts -------------------------------------------------------- */
 
-/* Arguments of one call; numbers are written into `text`. */
+/* Arguments of one script; numbers are written into `text`. */
 struct args {
     size_t count;
     struct resp_arg arg[16];
@@ -180,7 +181,7 @@ void hf__redis_args_text(struct args *args, const char *text, size_t len);
 void hf__redis_args_number(struct args *args, int64_t number);
 void hf__redis_args_letter(struct args *args, char letter);
 void hf__redis_args_id(struct args *args, const struct hf_id *id);
-/* Those of the scripts that take, for the ticket in `number` (counted from 1). */
+/* The arguments of the take scripts, for the ticket with this number. */
 void hf__redis_args_take(struct args *args, const struct redis_session *me,
                          const struct hf_ticket *ticket, uint64_t number,
                          char owner[OWNER_SIZE]);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Slots: small numbers for tickets that the server may know of. The scripts keep the
- * number and send it back in every message, so that the ticket is found without a
- * search; its owner is compared all the same, because a number is used again.
+ * Ticket numbers: small numbers for the tickets that the server may know. The scripts
+ * store the number and put it into every message, so that the ticket is found without a
+ * search. The owner is compared as well, because numbers are reused.
  *
  * Under the client's lock. Free numbers form a list through the array itself.
  */
@@ -95,7 +95,7 @@ struct hf_ticket *hf__redis_number_find(const struct redis_session *me, uint64_t
     return ticket && hf__redis_owner_is(owner, owner_len, &ticket->id) ? ticket : NULL;
 }
 
-/* Core lets what it is told pass where nobody waits. */
+/* Core ignores the notice for a ticket that does not wait. */
 void hf__redis_tickets_notify(struct redis_session *me)
 {
     for (uint32_t number = 0; number < me->number_count; number++)
@@ -103,7 +103,7 @@ void hf__redis_tickets_notify(struct redis_session *me)
             me->host->ops->notice(me->host, ticket_in(me, number));
 }
 
-/* A ticket whose withdrawal was not answered, or never asked for. */
+/* What is left are tickets whose withdrawal was not answered, or never requested. */
 size_t hf__redis_tickets_withdraw(struct redis_session *me)
 {
     size_t count = 0;
@@ -117,9 +117,9 @@ size_t hf__redis_tickets_withdraw(struct redis_session *me)
     return count;
 }
 
-void hf__redis_tickets_forget(struct redis_session *me, const void *gone)
+void hf__redis_tickets_forget(struct redis_session *me, const void *subject)
 {
     for (uint32_t number = 0; number < me->number_count; number++)
-        if (ticket_in(me, number) == gone)
+        if (ticket_in(me, number) == subject)
             hf__redis_ticket_done(me, ticket_in(me, number));
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Tickets: asking for a place, leaving it, and the numbers they have meanwhile.
+ * Tickets: attempt and withdraw.
  *
- * One script call each way, for every kind; the scripts do the queueing. Under the
- * client's lock. The answer to an attempt is the script's reply, or later a message to
- * our inbox (listen.c). The lease of a grant counts from before its request was sent.
+ * One script for each, for every kind; the scripts do the queueing. Under the client's
+ * lock. The answer to an attempt is the script's reply, or later a message to our inbox
+ * (listen.c). The lease of a grant counts from before its request was sent.
  */
 #include "noscript.h"
 #include "session.h"
@@ -15,21 +15,21 @@
 
 #include <string.h>
 
-/* A waiter looks again after so long whatever it was told: it keeps the queue's side
- * keys alive, and notices if the holder's client died without a word. */
+/* A waiter asks again after so long in any case. This extends the TTL of the queue's
+ * keys, and finds out that the holder's client has died. */
 #define LOOK_AGAIN_MS 30000
 
-/* The first one behind a holder of Redisson's, which may let go without a word (its
- * spin lock, a downgrade): one small request. */
+/* The first waiter behind a Redisson client asks again after so long: a spin lock's
+ * release and a downgrade send no message. It costs one small request. */
 #define LOOK_FOREIGN_MS 1000
 
-/* The same for one who cannot listen to the channel it should: out of memory. */
+/* The same for a waiter that could not subscribe, for want of memory. */
 #define LOOK_OFTEN_MS 100
 
-/* Waiters that were told the same time to live must not all ask in one moment. */
+/* Waiters behind the same lease must not all ask at the same moment. */
 #define STAGGER_MS 2
 
-/* Looking again where nobody tells. No two waiters at the same intervals. */
+/* Polling where no message comes, at intervals that are random for each waiter. */
 #define POLL_MIN_MS 20
 #define POLL_SPREAD_MS 60
 
@@ -143,7 +143,7 @@ int64_t hf__redis_ttl_ms(const struct hf_ticket *ticket)
 
 /* ---- Errors ---------------------------------------------------------------------- */
 
-/* First words of error replies; those that say "not now" cannot have done anything. */
+/* Beginnings of error replies. HF_EUNREACHABLE: the server executed nothing. */
 static const struct {
     const char *word;
     int code;
@@ -208,7 +208,7 @@ bool hf__redis_grant_read(struct hf_grant *ret_grant, const struct hf_ticket *ti
 static bool attempt_granted(struct redis_session *me, struct hf_ticket *ticket,
                             const struct resp *nodes, int64_t sent_ns)
 {
-    struct hf_grant grant = { .token = 1, .span = 1 }; /* of a latch that is open */
+    struct hf_grant grant = { .token = 1, .span = 1 }; /* of an open latch */
     if (ticket->kind != HF_LATCH &&
         !hf__redis_grant_read(&grant, ticket, number_at(nodes, 1), number_at(nodes, 2),
                               number_at(nodes, 3), sent_ns))
@@ -228,15 +228,15 @@ int64_t hf__redis_poll_ms(struct redis_session *me, int64_t left)
     return left >= 0 && left < poll ? left + 1 : poll;
 }
 
-/* Of `left` ms from when the request was sent; the reply may have lain here long. */
+/* What is left of `left` ms since the request was sent: the reply may be read late. */
 static int64_t left_now(struct redis_session *me, int64_t left, int64_t sent_ns)
 {
     int64_t rest = sent_ns + left * HF_NS_PER_MS - me->host->ops->now(me->host);
     return rest > HF_NS_PER_MS ? rest : HF_NS_PER_MS;
 }
 
-/* When to look again behind a holder that is not ours. Whoever waits for a latch is
- * told when it opens, and of the fair only the first one could be served. */
+/* When to ask again behind a foreign holder. A waiter for a latch gets a message when
+ * it opens, and of the waiters for a fair lock only the first could be granted it. */
 static int64_t look_ms(struct redis_session *me, const struct hf_ticket *ticket,
                        int64_t left, int64_t place, int64_t foreign)
 {
@@ -255,7 +255,7 @@ static void attempt_queued(struct redis_session *me, struct hf_ticket *ticket,
     ticket->store[2] = (uint64_t)sent_ns;
     if (left < 0 || left > LOOK_AGAIN_MS)
         left = LOOK_AGAIN_MS;
-    /* Behind others there is nothing to be seen at the moment a lease may end. */
+    /* The first waiter asks first when the lease may have ended, the others later. */
     if (place < 0 || place > 1000)
         place = 1000;
     left += 1 + place * STAGGER_MS;
@@ -264,7 +264,7 @@ static void attempt_queued(struct redis_session *me, struct hf_ticket *ticket,
     if (!foreign)
         hf__redis_listen_end(me, ticket);
     me->host->ops->queued(me->host, ticket, left_now(me, left, sent_ns));
-    /* After `queued`: a subscription that is there already is confirmed at once. */
+    /* After `queued`: an existing subscription is reported inside this function. */
     if (foreign && me->layout == LAYOUT_REDISSON &&
         hf__redis_listen_to(me, ticket) != 0)
         me->host->ops->queued(me->host, ticket, LOOK_OFTEN_MS * HF_NS_PER_MS);
@@ -298,7 +298,7 @@ static void attempt_reply(void *session, void *subject, uint64_t word,
         me->host->ops->busy(me->host, ticket);
     } else {
         if (rc == 0 && answer != ATTEMPT_GRANTED)
-            hf__redis_conn_distrust(me->conn); /* the answer to something else */
+            hf__redis_conn_distrust(me->conn); /* the reply to another request */
         if (rc == 0)
             rc = hf__redis_ticket_bad_reply(ticket, &why);
         if (rc != HF_EUNREACHABLE && rc != HF_EUNCERTAIN)
@@ -396,7 +396,7 @@ static void withdraw_reply(void *session, void *subject, uint64_t word,
     if (rc == 0 && hf__redis_resp_number(&nodes[0], &number))
         answer = number ? HF_WITHDRAWN : HF_GONE;
     else if (rc == HF_EMISMATCH)
-        answer = HF_GONE; /* the name is somebody else's now */
+        answer = HF_GONE; /* the name has another type now */
     else if (rc == 0)
         hf__redis_conn_distrust(me->conn);
     if (answer == HF_WITHDRAWN || answer == HF_GONE)
