@@ -188,9 +188,9 @@ START_TEST(refusals)
     expect_open(HF_EUNREACHABLE, "not asked for", 0,
                 HELLO ">3\r\n+subscribe\r\n+other\r\n:1\r\n" PONG, NULL, NULL);
     expect_open(HF_EUNREACHABLE, "not asked for", 0, INBOX HELLO PONG, NULL, NULL);
-    expect_open(HF_EUNREACHABLE, "something else", 0, HELLO "+inbox\r\n" PONG, NULL,
+    expect_open(HF_EUNREACHABLE, "another reply", 0, HELLO "+inbox\r\n" PONG, NULL,
                 NULL);
-    expect_open(HF_EUNREACHABLE, "nobody asked", 0, FINE "+more\r\n", NULL, NULL);
+    expect_open(HF_EUNREACHABLE, "without a request", 0, FINE "+more\r\n", NULL, NULL);
     ck_assert_uint_eq(stage.downs, 0); /* nobody had been told that it was up */
     expect_open(HF_EUNREACHABLE, "", 0, "", NULL, NULL);
     expect_open(HF_EUNREACHABLE, "200 ms", 0, HELLO, NULL, NULL); /* and no more */

@@ -244,7 +244,7 @@ START_TEST(pages_without_sense)
         peer_answer("inspect *", replies[i]);
         struct fake_answer answer = fake_next(&peer.host);
         ck_assert_int_eq(answer.code, HF_ECORRUPT);
-        ck_assert_ptr_nonnull(strstr(answer.why.text, "makes no sense"));
+        ck_assert_ptr_nonnull(strstr(answer.why.text, "invalid reply"));
     }
     ask("name", false);
     peer_answer("inspect *", "-NOPERM no\r\n");

@@ -141,13 +141,13 @@ static void handle_answer(struct conn_socket *sock, const struct conn_request *r
 static void handle_reply(struct conn_socket *sock, const struct resp *nodes)
 {
     if (!oldest(sock)) {
-        lost(sock, "answered what nobody asked");
+        lost(sock, "sent a reply without a request");
         return;
     }
     struct conn_request request = hf__redis_socket_pop(sock);
     sock->heard_ns = request.sent_ns;
     if (is_subscription(&request) && nodes[0].type != RESP_ERROR)
-        lost(sock, "answered a subscription with something else");
+        lost(sock, "sent another reply to a subscription");
     else
         handle_answer(sock, &request, nodes);
 }
@@ -166,7 +166,7 @@ static bool handle_value(struct conn_socket *sock, const struct resp *nodes)
     else
         handle_reply(sock, nodes);
     if (sock->conn->distrusted && sock->connected)
-        lost(sock, "sent an answer that makes no sense");
+        lost(sock, "sent an invalid reply");
     return sock->connected;
 }
 

@@ -286,7 +286,7 @@ static void inspect_reply(void *session, void *subject, uint64_t word,
     bool early = word >> 32 != walk->flight;
     if (rc == 0 && !early && walk->request && walk->rc == 0 &&
         !page_report(me, walk, (uint32_t)word, nodes))
-        rc = hf__fail(&why, HF_ECORRUPT, "the server's answer makes no sense");
+        rc = hf__fail(&why, HF_ECORRUPT, "the server sent an invalid reply");
     if (rc != 0)
         walk_fail(walk, rc, &why);
     walk_answered(me, walk, nodes);
@@ -371,7 +371,7 @@ static void scan_reply(void *session, void *subject, uint64_t word,
     const struct resp *found = rc == 0 ? hf__redis_resp_at(nodes, 0, 1) : NULL;
     if (rc == 0 &&
         (!cursor || cursor->type != RESP_TEXT || !found || found->type != RESP_ARRAY))
-        rc = hf__fail(&why, HF_ECORRUPT, "the server's answer to SCAN makes no sense");
+        rc = hf__fail(&why, HF_ECORRUPT, "the server sent an invalid reply to SCAN");
     if (rc != 0 && !walk->hashes)
         walk_fail(walk, rc, &why);
     if (rc == 0 && walk->request)

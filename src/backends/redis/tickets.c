@@ -274,7 +274,7 @@ int hf__redis_ticket_bad_reply(struct hf_ticket *ticket, hf_error *why)
 {
     int code = ticket->store[0] & BAD_REPLY ? HF_ECORRUPT : HF_EUNCERTAIN;
     ticket->store[0] |= BAD_REPLY;
-    return hf__fail(why, code, "the server's answer makes no sense");
+    return hf__fail(why, code, "the server sent an invalid reply");
 }
 
 static void attempt_reply(void *session, void *subject, uint64_t word,
