@@ -1,21 +1,21 @@
 -- SPDX-License-Identifier: MIT
 -- uses: base, names
--- Moves a hold to a new owner under one token of its block. The old owner is told that
--- it lost it. Asked again, it looks whether the new owner still holds, and gives it a
--- fresh lease.
+-- Moves a hold to a new owner under one token of its block. The old owner's client gets
+-- a message that the hold is lost. A repeated request checks that the new owner still
+-- holds, and gives it a fresh lease.
 --
 -- KEYS  as the kind's take
--- ARGV  old owner, token, then as the kind's take: owner, ttl ms, reserve, inbox, number,
---       details, flags, kind (s: layout simple)
+-- ARGV  old owner, token, then as the kind's take: owner, ttl ms, reserve, inbox,
+--       number, details, flags, kind (s: layout simple)
 -- reply {token, span, ttl ms, server ms}, or nil if the old owner does not hold it, or
 --       not as that kind, or not under that token
 
 K.name, K.info, K.zset = KEYS[1], KEYS[3], KEYS[6]
 local old, token, new, ttl, _, inbox, number, details, _, kind = unpack(ARGV)
 
--- Each moves a hold from one owner to another, or to itself, with a new lease: true if
--- there was one. The lease comes first: if the server refuses that (an ACL), nothing
--- was moved, and at no time is there a lock without one.
+-- Each function moves a hold from one owner to another, or to itself, with a new lease:
+-- true if the hold existed. The lease is set first: if the server refuses that (an
+-- ACL), nothing was moved, and at no time is there a lock without a lease.
 local move = {}
 
 function move.m(from, to)
@@ -98,8 +98,8 @@ local same = r and r.state == 'h' and r.kind == (kind == 's' and 'm' or kind)
 if not same or wanted < first or wanted >= first + tonumber(r.span) then
     return false
 end
--- What may be refused comes before the move, and does not hinder it afterwards: the
--- adopter is told of it in any case.
+-- What the server may refuse is done before the move. After the move errors are
+-- ignored, so that the adopting client gets the answer in any case.
 if kind ~= 'p' and kind ~= 'e' then
     raise_ttl(K.info, ttl)
 end

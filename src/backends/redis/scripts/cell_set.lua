@@ -1,13 +1,13 @@
 -- SPDX-License-Identifier: MIT
 -- uses: base
--- Writes a versioned cell if it still has the version expected; once per request.
+-- Writes a versioned cell if it still has the expected version; once per request.
 --
 -- KEYS  name, token, done
--- ARGV  version expected (0: none there), request id (the done key is made of it),
+-- ARGV  expected version (0: no cell), request id (the done key contains it),
 --       remove (0 or 1), value
--- reply {1, version} done (0: removed), {0, version} it has that one
+-- reply {1, version} written (0: removed), {0, version} it has that version
 --
--- Versions are token numbers: none ever comes back, not even after a removal.
+-- Versions are tokens: no version is ever used twice, not even after a removal.
 
 K.name, K.token, K.done = unpack(KEYS)
 local expected, _, remove, value = unpack(ARGV)

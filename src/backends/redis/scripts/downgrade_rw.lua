@@ -1,11 +1,11 @@
 -- SPDX-License-Identifier: MIT
 -- uses: base, names, queue, drain, rw
--- Turns a write hold into a read hold; no other writer comes between. Readers are let
--- in.
+-- Turns a write hold into a read hold; no other writer gets in between. Waiting readers
+-- are granted the lock.
 --
 -- KEYS  as take_rw
 -- ARGV  owner, ttl ms (more is ignored)
--- reply 1, also if it was done before; 0 not held
+-- reply 1 a read hold now, or before already; 0 not held
 
 K.name, K.token, K.info, K.queue, K.channel = unpack(KEYS)
 local me, ttl = unpack(ARGV)
@@ -15,8 +15,9 @@ if redis.pcall('HEXISTS', K.name, me .. ':write') ~= 1 then
 end
 clock()
 local r = record_read(call('HGET', K.info, me))
--- The lease first, and the mode last of all that may be refused (by an ACL): until then
--- the writer stays what it is. After that the answer is 1, whatever hinders the others.
+-- The lease is written first, and the mode last of all that an ACL may refuse: until
+-- then the writer stays a writer. After the mode the reply is 1, whatever else is
+-- refused.
 call('SET', reader_key(me), 1, 'PX', ttl)
 raise_ttl(K.name, ttl)
 call('HSET', K.name, me, 1)

@@ -1,23 +1,24 @@
 -- SPDX-License-Identifier: MIT
 -- uses: base, names, queue, own, mutex, drain, rw, count, simple
--- Takes a lock away from the holder that has a token, and hands it on. The holder is
--- told.
+-- Takes a lock from the holder of a token and grants it to the next waiter. The
+-- holder's client gets a message.
 --
 -- KEYS  name, token, INFO, QUEUE, fair queue, fair timeouts, channels of lock,
 --       read-write lock and semaphore, zsets of permits and of expiring permits, the
 --       answer under this id
--- ARGV  token, layout (s: simple, else Redisson's), y if the holder's client says that
---       the token holds it now, x if it says that another does, f if it was asked and
---       says nothing, id of the request, details of the client that evicts
--- reply 1, or 0 if nobody holds with that token; 2: the client of the holder was asked
---       which of its tokens holds, ask again
+-- ARGV  token, layout (s: simple, else Redisson's), y if the holder's client answers
+--       that the token holds now, x if it answers that another does, f if it was asked
+--       and did not answer, id of the request, details of the evicting client
+-- reply 1, or 0 if no holder has that token; 2: the holder's client was asked which of
+--       its tokens holds, ask again
 --
--- A Redisson client that holds a mutex goes by the number in the token key, the one its
--- fenced lock was given.
+-- A Redisson client that holds a mutex is identified by the number in the token key,
+-- which its fenced lock was given.
 
 K.name, K.token, K.info, K.queue, K.fair, K.patience = unpack(KEYS, 1, 6)
 K.token_ms = ARGV[2] == 's' and TOKEN_MS
-local token, confirmed, id, details = tonumber(ARGV[1]), ARGV[3] == 'y', ARGV[4], ARGV[5]
+local token, confirmed = tonumber(ARGV[1]), ARGV[3] == 'y'
+local id, details = ARGV[4], ARGV[5]
 local done = KEYS[12]
 
 local function mutex_drop(owner, r)
@@ -37,8 +38,8 @@ local drop = {
     e = { KEYS[9], count_drop, KEYS[11] },
 }
 
--- A mutex that its client may have handed on since: true if that client is there to be
--- asked, or if the number is not the one that is known here.
+-- For a mutex that its client may have handed off: true if that client was asked, or if
+-- the token is not the one in the record.
 local function must_ask(owner, r)
     if confirmed or r.span == '1' or ARGV[3] == 'f' and r.token == ARGV[1] then
         return false
@@ -83,7 +84,7 @@ for i = 1, #fields, 2 do
     end
 end
 
--- Redisson's own, if it is a mutex: one field, and none of ours.
+-- A mutex held by Redisson: a hash with one field, which has no record.
 local hash = redis.pcall('HGETALL', K.name)
 if #hash == 2 and hash[1] ~= 'mode' and call('HEXISTS', K.info, hash[1]) == 0
     and call('GET', K.token) == ARGV[1] then

@@ -1,22 +1,22 @@
 -- SPDX-License-Identifier: MIT
 -- uses: base, names
--- Says who holds a name and who waits for it, Redisson's clients too; a page at a time.
+-- Lists the holders and waiters of a name, Redisson's clients too, page by page.
 --
 -- KEYS  name, INFO, QUEUE, fair queue, zsets of permits and of expiring permits, token
 -- ARGV  section and place in it where the page begins: 1 and 0 for the first one
--- reply {section, place, {row ...}}: where the next page begins, section 0: this was
---       the last. A row is
+-- reply {section, place, {row ...}}: where the next page begins; section 0: no more
+--       pages. A row is
 --       {role, kind, owner, token, permits, limit, place, since ms, left ms, details}
---       role: h holder, w waiter, l a latch that counts (permits: what is
---       left), c a cell (token: its version), s a counter nobody of ours has made, a
---       semaphore's or a latch's (permits: its value). kind as in records.
---       since -1: not known (one of Redisson's; its details are its owner). left -1:
---       none
+--       role: h holder, w waiter, l a counting latch (permits: what is left), c a cell
+--       (token: its version), s a counter that holdfast did not make, a semaphore's or
+--       a latch's (permits: its value). kind as in records.
+--       since -1: not known (a Redisson client; its details are its owner). left -1:
+--       no lease
 --
--- The keys may be an application's: what is not a lock of ours or of Redisson's has
--- nothing to tell, and however large it is, no more than a page of it is read.
+-- A key may belong to an application: for what is no lock of holdfast or Redisson there
+-- are no rows, and no more than a page of it is read, however large it is.
 
--- Rows of a page, and bytes of a text in one.
+-- Rows in a page, and bytes of a text in a row.
 local PAGE, TEXT_MAX = 128, 1024
 
 K.name, K.info, K.queue, K.fair, K.permits, K.timeout, K.token = unpack(KEYS)
@@ -43,7 +43,7 @@ local function row(role, kind, owner, permits, place, left, token)
         string.sub(r and r.details or owner, 1, TEXT_MAX) })
 end
 
--- A UUID and a thread, and how often it is in.
+-- A UUID and a thread; the value is the hold count.
 local OWNER = '^%x+%-%x+%-%x+%-%x+%-%x+:%d+'
 
 local function count_of(field, value)
@@ -55,7 +55,7 @@ local function count_of(field, value)
     return tonumber(value), owner, writes == 1
 end
 
--- A mutex has one field, and no other.
+-- A mutex has exactly one field.
 local function mutex_row()
     local found = call('HGETALL', K.name)
     local count, owner, writes = count_of(found[1], found[2])
@@ -66,8 +66,8 @@ local function mutex_row()
     end
 end
 
--- A read-write lock has `mode` and its holders. A small hash is scanned in one step: the
--- place is the cursor, and how many fields behind it were on an earlier page.
+-- A read-write lock has `mode` and a field per holder. A small hash is scanned in one
+-- step: the place is the cursor, and how many of its fields were on an earlier page.
 local function rw_rows(place)
     local left = call('PTTL', K.name)
     local cursor, skip = string.match(place, '^(%d+) (%d+)$')
@@ -132,7 +132,7 @@ local function zset_rows(place, key, kind)
     for i = 1, #found, 2 do
         local member = found[i]
         local left = math.min(2 ^ 52, tonumber(found[i + 1]) - now)
-        -- One whose lease is over is a holder no more; the next that comes gives it back.
+        -- A permit past its lease has no holder; the next client to ask gives it back.
         if left > 0 and kind == 'p' then
             row('h', kind, member, 1, 0, left)
         elseif left > 0 and #member == 16 then

@@ -1,10 +1,10 @@
 -- SPDX-License-Identifier: MIT
 -- uses: base, latch
--- Counts a latch down; once per request. Redisson must hear '0' only when zero is
--- reached, and exactly once.
+-- Counts a latch down; once per request. Redisson's clients must get '0' exactly once,
+-- when zero is reached.
 --
 -- KEYS  name, INFO, QUEUE, channel, opened, done
--- ARGV  by, request id (the done key is made of it)
+-- ARGV  by, request id (the done key contains it)
 -- reply what is left
 
 K.name, K.info, K.queue, K.channel, K.opened, K.done = unpack(KEYS)

@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: MIT
 -- uses: base, latch
--- Says what is left of a latch, and changes nothing.
+-- Reads the count of a latch; changes nothing.
 --
 -- KEYS  name, INFO
 -- reply what is left, 0 if it is open

@@ -3,7 +3,7 @@
 -- Sets a latch that is not counting; once per request.
 --
 -- KEYS  name, INFO, QUEUE, channel, opened, done
--- ARGV  count, request id (the done key is made of it)
+-- ARGV  count, request id (the done key contains it)
 -- reply 1 set (also by this request before), 0 it is counting
 
 K.name, K.info, K.queue, K.channel, K.opened, K.done = unpack(KEYS)
@@ -18,7 +18,7 @@ if left == false then
 elseif left then
     return 0
 end
--- Waiters of the one before, which Redisson opened.
+-- Waiters of the previous latch, which Redisson opened.
 latch_open()
 call('SET', K.name, count)
 latch_note()

@@ -6,7 +6,8 @@
 -- ARGV  owner, ttl ms, reserve, inbox, number, details, flags (t: try), kind (l)
 -- reply {1} open, {2, -1, place, 1, server ms} queued, {3} not open (try)
 --
--- Redisson may count down without a word to us, so everybody listens to the channel.
+-- Redisson counts down without a message to our inboxes, so every waiter subscribes to
+-- the channel.
 
 K.name, K.info, K.queue, K.channel, K.opened = unpack(KEYS)
 local me, ttl, reserve, inbox, number, details, flags, kind = unpack(ARGV)
@@ -15,7 +16,7 @@ local left = latch_read()
 if left == false then
     return mismatch('not a latch')
 elseif not left then
-    -- Opened by Redisson: those who wait do not know yet.
+    -- Opened by Redisson: our waiters were not notified yet.
     if call('EXISTS', K.queue) == 1 then
         latch_open()
     elseif call('HGET', K.info, '#kind') == 'l' then

@@ -1,10 +1,10 @@
 -- SPDX-License-Identifier: MIT
 -- uses: base, latch
--- Stops waiting for a latch, or forgets that it was seen open.
+-- Stops waiting for a latch, or deletes the note that it opened for this waiter.
 --
 -- KEYS  as latch_wait
 -- ARGV  owner
--- reply 1 it was there and is no more, 0 it was not there
+-- reply 1 withdrawn, 0 it was not queued
 
 K.name, K.info, K.queue, K.channel, K.opened = unpack(KEYS)
 local me = ARGV[1]

@@ -1,18 +1,18 @@
 -- SPDX-License-Identifier: MIT
--- The words every script is made of: the clock, records, messages to waiters, tokens.
--- K holds the keys by name; each script fills it in.
+-- What every script uses: the clock, records, messages to waiters, tokens. K holds the
+-- keys by name; each script fills it in.
 
 local call = redis.call
 local K = {}
 
--- An open round: after so many grants in a row from release to release, Redisson's
--- waiters get this long a start (milliseconds).
+-- After a hand-off run of RUN_MAX grants the lock is left open to Redisson's waiters
+-- for OPEN_MS milliseconds.
 local RUN_MAX, OPEN_MS = 8, 20
 
--- A queue nobody in it has asked about for so long is of the dead (milliseconds).
+-- A queue expires when none of its waiters has asked for so long (milliseconds).
 local QUEUE_MS = 120000
 
--- So much longer than its last lease a semaphore lives that nobody comes for.
+-- An unused semaphore is kept for so long after its last lease (milliseconds).
 local KEEP_MS = 86400000
 
 -- Epoch of the server, in milliseconds and microseconds, as numbers and as text; read
@@ -29,7 +29,7 @@ local function clock()
     end
 end
 
--- Lua's own conversion would write large numbers as 1.7e+15.
+-- Lua's own conversion would write a large number as 1.7e+15.
 local function text(number)
     return string.format('%.0f', number)
 end
@@ -42,15 +42,15 @@ local function corrupt()
     return redis.error_reply('HOLDFAST corrupt token')
 end
 
--- The record of an owner in INFO. Numbers stay text but for `since`.
+-- The record of an owner in INFO. Numbers stay text.
 local RECORD = '^(%a) (%a) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%S+) (%d+) (.*)$'
 
 local function record_read(line)
     if not line then
         return nil
     end
-    local state, kind, permits, ttl, reserve, token, span, since, inbox, number, details =
-        string.match(line, RECORD)
+    local state, kind, permits, ttl, reserve, token, span, since, inbox, number,
+        details = string.match(line, RECORD)
     return state and { state = state, kind = kind, permits = permits, ttl = ttl,
         reserve = reserve, token = token, span = span, since = since, inbox = inbox,
         number = number, details = details }
@@ -62,22 +62,24 @@ local function record_write(r)
         r.inbox .. ' ' .. r.number .. ' ' .. r.details
 end
 
--- A record as the arguments of a take give it.
+-- The record of a new waiter, from the arguments of a take script.
 local function record_new(ttl, reserve, inbox, number, details, kind, permits)
     return { state = 'w', kind = kind, permits = permits, ttl = ttl, reserve = reserve,
         token = '0', span = '0', since = now_text, inbox = inbox, number = number,
         details = details }
 end
 
--- False if nobody listens: the client is gone.
+-- Sends a message to the inbox. False if the client is not connected.
 local function push(r, letter, owner, rest)
     local line = letter .. ' ' .. r.number .. ' ' .. owner .. (rest or '')
     return call('PUBLISH', r.inbox, line) > 0
 end
 
--- Token numbers follow the clock, so that they grow after a restart that lost them,
--- too. Several at once only while the clock is ahead: the counter then never runs away
--- from it. One GETSET, because the clock nearly always is. `reserve` is text.
+-- Draws a block of `reserve` (text) tokens: the first token and the size of the block,
+-- as text; nil if the counter is invalid. Tokens follow the server's clock, so they
+-- also grow after a restart that lost them. A block is larger than one only if the
+-- clock is ahead of the counter, so the counter never runs away from the clock. GETSET
+-- alone is enough when the clock is ahead, as it nearly always is.
 local TOKEN_MAX = 2 ^ 53 - 2 ^ 20
 
 local function draw_token(reserve)
@@ -86,7 +88,8 @@ local function draw_token(reserve)
     if not old then
         return now_us_text, reserve
     elseif type(old) == 'table' and not string.find(old.err, 'WRONGTYPE', 1, true) then
-        call('GETSET', K.token, now_us_text) -- no memory, a replica: in its own words
+        -- Out of memory, a replica: fails with the server's error.
+        call('GETSET', K.token, now_us_text)
     end
     local last = type(old) == 'string' and string.match(old, '^%d+$') and tonumber(old)
     if last and last < now_us then
@@ -100,7 +103,7 @@ local function draw_token(reserve)
     return nil
 end
 
--- Makes r a holder's record: true. Nil: no token to be had.
+-- Makes r a holder's record: true. Nil: there is no token.
 local function grant(r)
     local token, span = draw_token(r.reserve)
     if not token then
@@ -113,15 +116,16 @@ local function grant(r)
     return true
 end
 
--- Tells a waiter other than the one who asks (me) that it holds. It believes that, so it
--- is the last thing to do. False if it is dead: then its hold must be taken back.
+-- Sends the grant to the waiter, unless it is the caller (me), which gets a reply. The
+-- waiter believes the message, so it is the last step. False if the client is not
+-- connected: then the caller must take the hold back.
 local function push_grant(owner, r, me)
     return owner == me or push(r, 'g', owner,
         ' ' .. r.token .. ' ' .. r.span .. ' ' .. r.ttl .. ' ' .. r.since)
 end
 
--- Writes a hold by `write`. If the server refuses a part of that (an ACL forbids one of
--- the commands), `undo` takes the rest back: without its lease it would stay for ever.
+-- Writes a hold by `write`. If the server refuses a command of it (an ACL), `undo`
+-- takes the others back: without its lease the hold would never end.
 local function write_or_undo(write, undo, owner, r, run)
     local good, why = pcall(write, owner, r, run)
     if not good then
@@ -141,7 +145,7 @@ local function raise_ttl(key, ms)
     end
 end
 
--- The lock is free, so whoever INFO says holds it has lost it by expiry.
+-- The lock is free, so the holders in INFO have expired.
 local function forget_holders()
     local fields = call('HGETALL', K.info)
     for i = 1, #fields, 2 do
@@ -151,8 +155,8 @@ local function forget_holders()
     end
 end
 
--- Removes INFO when only notes (#...) are left: no client holds or waits. A note that
--- says that the counter is a latch or a semaphore stays as long as the counter does.
+-- Deletes INFO when only notes (#...) are left: no client holds or waits. The note that
+-- the counter is a latch or a semaphore stays as long as the counter.
 local function tidy()
     if call('HLEN', K.info) > 8 or call('HEXISTS', K.info, '#kind') == 1 and
         call('EXISTS', K.name) == 1 then

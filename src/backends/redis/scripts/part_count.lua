@@ -1,19 +1,19 @@
 -- SPDX-License-Identifier: MIT
--- Permits: Redisson's semaphore (p) and its expiring one (e). Both are a counter of
--- free permits; a zset has the deadline of each hold. Of p the zset is holdfast's own
--- (member: owner), as Redisson's semaphore has no owners; of e it is Redisson's
--- (member: the raw id), and everybody's permits are in it.
+-- Permits: Redisson's semaphore (p) and its expiring semaphore (e). Both are a counter
+-- of free permits; a zset has the deadline of each hold. For p only holdfast uses the
+-- zset (member: owner), as Redisson's semaphore has no owners; for e it is Redisson's
+-- (member: the raw id), and contains the permits of all clients.
 --
--- INFO also has: #kind p or e, #held how many permits its records hold, #run, #open; and
--- if the counter is made by us #made, #limit and #keep. Redisson takes expired permits
--- back as well (e), without a word to INFO: see count_purge().
+-- INFO also has: #kind p or e, #held how many permits its records hold, #run, #open;
+-- and if holdfast made the counter #made, #limit and #keep. Redisson also takes expired
+-- permits back (e), without changing INFO: see count_purge().
 --
--- How long they live: a permit of ours that expired is given back by the next that comes,
--- so what tells of it must be there. Of a counter that we made all three keys go
--- together, KEEP_MS after the last lease in them; #keep is that moment. Not while there
--- is a permit out that has no lease (one of Redisson's semaphore: the counter is then
--- not what it should be). Of a counter that Redisson made, INFO goes with the leases in
--- it (e), or stays while something is held (p).
+-- TTLs: the next client that asks gives back our expired permits, so the keys must live
+-- until then. If holdfast made the counter, all three keys expire together, KEEP_MS
+-- after the last lease in them; #keep is that moment. They do not expire while a permit
+-- without a lease is held (taken by Redisson's semaphore: counter and #held do not add
+-- up to the limit). If Redisson made the counter, INFO expires with the leases in it
+-- (e), or stays while permits are held (p).
 
 local kind, free
 
@@ -21,7 +21,7 @@ local function member(owner)
     return kind == 'e' and permit_id(owner) or owner
 end
 
--- The counter; nil if there is none, false if it is something else.
+-- The counter; nil if there is none, false if the key is no counter.
 local function count_read()
     local value = redis.pcall('GET', K.name)
     if not value then
@@ -35,7 +35,7 @@ local function count_fits(r)
     return r.kind == kind and tonumber(r.permits) <= free
 end
 
--- How much of the last hold is written, for count_undo().
+-- How many steps of the last hold are written, for count_undo().
 local step
 
 local function count_write(owner, r)
@@ -78,7 +78,8 @@ local function count_drop(owner)
     local permits = r and r.permits or '1'
     free = redis.pcall('INCRBY', K.name, permits)
     if type(free) == 'table' then
-        -- An ACL forbids it: back, with a lease, or the permit would be gone for ever.
+        -- An ACL forbids it: restored with a lease, or the permit would be lost for
+        -- ever.
         clock()
         call('ZADD', K.zset, text(now + (r and r.ttl or 0)), member(owner))
         free = call('INCRBY', K.name, permits)
@@ -100,8 +101,8 @@ local function count_reclaim()
     return #late
 end
 
--- Records of holders that are in the zset no more go. Returns how many permits the
--- others hold, which is #held then.
+-- Deletes the records of holders that are not in the zset any more. Sets #held to the
+-- permits that the other records hold, and returns it.
 local function count_purge()
     local fields, held = call('HGETALL', K.info), 0
     for i = 1, #fields, 2 do
@@ -116,14 +117,14 @@ local function count_purge()
     return held
 end
 
--- How many permits are out by what is alive; after the counter was deleted.
+-- How many permits are held, from the zset; used if the counter was deleted.
 local function count_alive()
     call('ZREMRANGEBYSCORE', K.zset, '-inf', text(now))
     local held = count_purge()
     return kind == 'e' and call('ZCARD', K.zset) or held
 end
 
--- Is a permit out that is not ours? `held` is #held. Of e everybody's are to be seen.
+-- Is a permit held by a foreign client? `held` is #held. For e the zset has them all.
 local function count_foreign(made, limit, held)
     if not made then
         return true
@@ -138,7 +139,7 @@ local function count_foreign(made, limit, held)
     return false
 end
 
--- See above: how long the keys live. `ttl` is the lease that they must outlive.
+-- Sets the TTLs, see above. `ttl` is the lease that the keys must outlive.
 local function count_extend(ttl)
     clock()
     local notes = call('HMGET', K.info, '#made', '#limit', '#held', '#keep')
@@ -176,8 +177,8 @@ local function count_extend(ttl)
     end
 end
 
--- Permits came back: whoever fits comes in, the rest is for Redisson's waiters. What is
--- of ours goes when nobody holds or waits.
+-- Permits were given back: grants them to our waiters as far as they fit, and notifies
+-- Redisson's of the rest. Deletes our keys when no client holds or waits.
 local function count_release()
     local waiting = call('EXISTS', K.queue) == 1
     local first = waiting and queue_head()
@@ -191,7 +192,8 @@ local function count_release()
     if waiting then
         count_extend(0)
         local owner, r = queue_head()
-        -- The new head must know whether to listen to Redisson's channel.
+        -- The new first waiter asks again, to learn whether to subscribe to the
+        -- channel.
         if owner and owner ~= first and count_foreign(notes[2], notes[3], held) then
             push(r, 'n', owner)
         end
@@ -207,8 +209,8 @@ local function count_release()
     elseif not notes[2] then
         call('DEL', K.info)
     elseif free == tonumber(notes[3]) and not notified then
-        -- One of Redisson's that was told comes for the counter: without it, it would
-        -- wait for ever.
+        -- If a client of Redisson was notified, it comes for the counter, and would
+        -- wait for ever without it: then the counter stays.
         call('DEL', K.name, K.info)
     end
 end

@@ -1,11 +1,12 @@
 -- SPDX-License-Identifier: MIT
--- Letting waiters in from the head of QUEUE, for locks that several may hold.
+-- Grants from the head of QUEUE, for locks that several clients may hold.
 
--- What takes back the change that an own function has made.
+-- By own function: the function that takes its change back.
 local undo = {}
 
--- While the head fits it is let in: fits(r) asks the state, own(owner, r) changes it.
--- Returns how many were let in; whether I was one of them; whether a token was missing.
+-- Grants to the first waiter while it fits: fits(r) checks the state, own(owner, r)
+-- writes the hold. Returns how many grants there were, not counting dead waiters;
+-- whether the caller (me) was granted; whether there was no token.
 local function drain(fits, own, me)
     local count, in_too = 0, false
     while true do
@@ -27,8 +28,8 @@ local function drain(fits, own, me)
     end
 end
 
--- After a release: an open round if one is due, else whoever fits. True if Redisson's
--- waiters were told already.
+-- After a release: an open round if one is due, otherwise grants. True if Redisson's
+-- waiters were notified already.
 local function drain_release(fits, own, payload)
     local run = tonumber(call('HGET', K.info, '#run') or 0)
     if run >= RUN_MAX and queue_head() then

@@ -1,12 +1,12 @@
 -- SPDX-License-Identifier: MIT
--- The count-down latch, Redisson's: a counter, gone when it is open. INFO has #kind l
--- for one of ours; `opened` the waiters that were told, for those who ask again.
+-- Redisson's count-down latch: a counter, deleted when the latch opens. INFO has #kind
+-- l if holdfast made it; `opened` has the notified waiters, for those that ask again.
 
--- How long it is remembered who was told; that a counter is a latch, since the last time
--- that one of ours touched it (Redisson may open it without a word to us).
+-- TTL of `opened`; TTL of the note that a counter is a latch, from the last use by
+-- holdfast (Redisson may open the latch without a message).
 local OPENED_MS, LATCH_MS = 60000, 3600000
 
--- What is left; nil if it is open, false if the name is something else.
+-- What is left; nil if the latch is open, false if the name is no latch.
 local function latch_read()
     local value = redis.pcall('GET', K.name)
     local number = type(value) == 'string' and string.match(value, '^%d+$')
@@ -17,13 +17,13 @@ local function latch_read()
     return number and (not kind or kind == 'l') and tonumber(number) or false
 end
 
--- Notes that a counter is a latch, for whoever looks.
+-- Notes that the counter is a latch, for inspection and for semaphores.
 local function latch_note()
     call('HSET', K.info, '#kind', 'l')
     raise_ttl(K.info, LATCH_MS)
 end
 
--- Tells everybody who waits.
+-- Notifies all waiters.
 local function latch_open()
     for _, owner in ipairs(call('LRANGE', K.queue, 0, -1)) do
         local r = record_read(call('HGET', K.info, owner))

@@ -1,12 +1,12 @@
 -- SPDX-License-Identifier: MIT
--- The fair queue, and how a mutex is handed on. Needs part_own.
+-- The fair queue, and the grant of a free mutex. Needs part_own.
 
--- Patience of a fair waiter of ours (ms): what it adds to its deadline, what is taken
--- from those behind it when it goes.
+-- A fair waiter of ours adds so much (ms) to its deadline, and takes it from the
+-- deadlines behind it when it leaves the queue.
 local PATIENCE = 30000
 
--- Redisson's first step: those at the head whose deadline has passed are out. A head
--- without a deadline stays.
+-- Redisson's first step: removes waiters at the head whose deadline has passed. A head
+-- without a deadline stays. Returns the head and its deadline.
 local function fair_evict()
     while true do
         local owner = call('LINDEX', K.fair, 0)
@@ -24,7 +24,7 @@ local function fair_evict()
     end
 end
 
--- Takes a waiter of ours out of the fair queue: 1, or 0 if it was not there.
+-- Removes a waiter of ours from the fair queue: 1, or 0 if it was not there.
 local function fair_drop(owner)
     local behind = false
     for _, other in ipairs(call('LRANGE', K.fair, 0, -1)) do
@@ -37,8 +37,8 @@ local function fair_drop(owner)
     return call('LREM', K.fair, 1, owner)
 end
 
--- Enters me in the fair queue, or moves my deadline up.
--- Returns my place, and whether somebody ahead is not of ours.
+-- Adds the caller (me) to the fair queue, or extends its deadline. Returns its place,
+-- and whether a foreign client is ahead.
 local function fair_enqueue(me, mine, known, pttl)
     if known and known.state == 'w' then
         mine.since = known.since
@@ -72,7 +72,7 @@ local function fair_enqueue(me, mine, known, pttl)
     return place, foreign
 end
 
--- Gives up a place in the fair queue, as fair_drop. Who comes first now is told.
+-- Removes the caller from the fair queue, as fair_drop, and notifies the new head.
 local function fair_withdraw(me)
     local first = fair_evict() == me
     local found = fair_drop(me)
@@ -92,9 +92,10 @@ local function fair_withdraw(me)
     return found
 end
 
--- A free mutex goes to the first of its queue. Both ways return the new owner, or nil
--- and why nobody of ours has it though somebody waits: 'turn' it is Redisson's turn,
--- 'corrupt' there is no token. `release`: the run counts; it may be another's turn.
+-- Both grant a free mutex to the head of their queue. They return the new owner, or nil
+-- and, if a client waits all the same, the reason: 'foreign' the lock is left to
+-- Redisson, 'corrupt' there is no token. `release`: after RUN_MAX grants in a row the
+-- other queue and Redisson come first.
 local queue_grant, fair_grant
 
 queue_grant = function(me, release)
@@ -146,7 +147,7 @@ fair_grant = function(me, release)
             release, run = false, 0
         end
         if not r then
-            -- One of Redisson's: it takes the lock itself when told.
+            -- A client of Redisson takes the lock itself when notified.
             call('PUBLISH', K.channel .. ':' .. owner, '0')
             return nil, 'foreign'
         end
@@ -163,7 +164,7 @@ fair_grant = function(me, release)
     end
 end
 
--- Each kind hands on to its own queue first, to the other one when that is empty.
+-- Each kind grants to its own queue first, to the other queue if that is empty.
 local function mutex_grant(kind, me, release)
     local first, second = queue_grant, fair_grant
     if kind == 'f' then
@@ -176,7 +177,7 @@ local function mutex_grant(kind, me, release)
     return second(me, release)
 end
 
--- Hands on the mutex of an owner that is gone from the hash already.
+-- Grants a mutex whose owner was removed from the hash.
 local function mutex_release(owner, kind)
     local waiter, why = mutex_grant(kind, nil, true)
     if not waiter and not why then

@@ -15,7 +15,7 @@ local function permit_id(owner)
     end))
 end
 
--- The other way round.
+-- The owner of an expiring permit's id.
 local function permit_owner(id)
     local hex = string.gsub(id, '.', function(byte)
         return string.format('%02x', string.byte(byte))

@@ -1,13 +1,13 @@
 -- SPDX-License-Identifier: MIT
 -- Mutex and fair lock, Redisson's RLock and FairLock: a hash with the owner as its only
--- field. They share the name, each has its own queue: QUEUE for m, Redisson's list and
--- zset for f, where holdfast and Redisson stand in one line.
+-- field. They share the name, but each has its own queue: QUEUE for m; for f Redisson's
+-- list and zset, a queue of holdfast's and Redisson's clients.
 --
 -- INFO also has: #last the owner of the latest grant (whose record is stale once the
 -- key has expired), #run grants in a row, #open end of an open round.
 --
--- What nearly every call needs; the rest is in part_mutex, because making a function
--- costs the server as much as a command does.
+-- Only what nearly every run needs; the rest is in part_mutex, because the server needs
+-- as much time to make a function as for a command.
 
 local function mutex_write(owner, r, run)
     call('HSET', K.name, owner, 1)
@@ -24,7 +24,7 @@ local function mutex_own(owner, r, run)
     write_or_undo(mutex_write, mutex_undo, owner, r, run)
 end
 
--- The next of QUEUE, taken out of it, and how many grants there were in a row.
+-- Removes the first waiter of QUEUE. Returns it, its record, and the hand-off run.
 local function mutex_next()
     while true do
         local owner = call('LPOP', K.queue)

@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: MIT
--- QUEUE: holdfast's waiters, first come first served. INFO has a record (w) of each.
+-- QUEUE: holdfast's waiters in order of arrival. INFO has a record (w) of each.
 
--- The first in the queue that has a record, and the record; it stays where it is.
+-- The first waiter that has a record, and the record; it stays in the queue.
 local function queue_head()
     while true do
         local owner = call('LINDEX', K.queue, 0)
@@ -16,7 +16,7 @@ local function queue_head()
     end
 end
 
--- How many stand before me. Enters me if I am not there yet.
+-- How many waiters are ahead of the caller, which is added if it is not queued yet.
 local function queue_place(me, known)
     if known then
         if call('LINDEX', K.queue, 0) == me then
@@ -31,7 +31,8 @@ local function queue_place(me, known)
     return call('RPUSH', K.queue, me) - 1
 end
 
--- Enters or refreshes me; `known` is the record I have already. Returns my place.
+-- Adds the caller (me) or updates its record; `known` is the old one. Returns its
+-- place.
 local function enqueue(me, mine, known, forever)
     if known and known.state == 'w' then
         mine.since = known.since
@@ -45,7 +46,7 @@ local function enqueue(me, mine, known, forever)
     return place
 end
 
--- Wakes the first one that lives, to look again.
+-- Notifies the first waiter whose client is connected; it asks again.
 local function queue_notify()
     while true do
         local owner, r = queue_head()
@@ -56,7 +57,7 @@ local function queue_notify()
     end
 end
 
--- Takes me out: 1, or 0 if I was not there. Who comes first now is told.
+-- Removes the caller: 1, or 0 if it was not queued. Notifies the new head.
 local function dequeue(me)
     local first = call('LINDEX', K.queue, 0) == me
     local found = call('LREM', K.queue, 1, me)
@@ -67,9 +68,9 @@ local function dequeue(me)
     return found
 end
 
--- An open round: Redisson's waiters, if there are any, get OPEN_MS before the queue
--- goes on. Newcomers and waiters of ours that ask meanwhile are told to come back.
--- K.told: that was announced already, to so many.
+-- An open round: for OPEN_MS the lock is left to Redisson's waiters, if there are any.
+-- Our waiters that ask meanwhile get the rest of that time as the time to ask again.
+-- K.listeners: they were notified already, so many.
 local function open_round(payload)
     local listeners = K.listeners or call('PUBLISH', K.channel, payload)
     if listeners == 0 then
@@ -81,8 +82,8 @@ local function open_round(payload)
     return true
 end
 
--- What is left of the open round, 0 if there is none. One that ends later than it could
--- is of a clock that was set back since: it is over.
+-- What is left of the open round, 0 if there is none. If it seems to last longer than
+-- OPEN_MS the clock was set back: it is over.
 local function open_left(open)
     clock()
     local left = (tonumber(open) or 0) - now

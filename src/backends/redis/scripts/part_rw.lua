@@ -1,9 +1,9 @@
 -- SPDX-License-Identifier: MIT
--- The read-write lock, Redisson's: a hash with `mode`, a field per reader (owner) or
+-- Redisson's read-write lock: a hash with `mode` and a field per reader (owner) or
 -- writer (owner:write), and for each hold of a reader a key that lives as long as its
 -- lease. INFO also has #run and #open.
 
--- Who has it: nil, 'read' or 'write'. Kept up to date by what follows.
+-- The mode: nil (free), 'read' or 'write'. The functions below keep it up to date.
 local mode
 
 local function rw_fits(r)
@@ -27,7 +27,7 @@ local function rw_write(owner, r)
     call('HSET', K.info, owner, record_write(r))
 end
 
--- Where nobody is left the hash must go, with the mode that it has.
+-- Without a holder the hash must be deleted, so `mode` is removed as well.
 local function rw_undo(owner, r)
     redis.pcall('HDEL', K.name, r.kind == 'w' and owner .. ':write' or owner)
     redis.pcall('HDEL', K.info, owner)
@@ -46,7 +46,7 @@ end
 
 undo[rw_own] = rw_undo
 
--- The longest time any hold of a reader has left; -1: for ever, 0: none has.
+-- The longest lease left of a reader's holds; -1: without end, 0: none left.
 local function reader_left(owner, holds)
     local most = 0
     for i = 1, tonumber(holds) or 0 do
@@ -59,8 +59,8 @@ local function reader_left(owner, holds)
     return most
 end
 
--- Readers whose holds have all run out are out, whoever they were. The hash then lives
--- as long as the longest that stays. Returns that time.
+-- Removes readers, also Redisson's, whose holds have all expired. The hash then lives
+-- as long as the longest hold left. Returns that time.
 local function rw_purge()
     local most, stay = 0, false
     local fields = call('HGETALL', K.name)
@@ -84,7 +84,7 @@ local function rw_purge()
     return most
 end
 
--- Is a holder not of ours?
+-- Is a holder a foreign client?
 local function rw_foreign()
     for _, field in ipairs(call('HKEYS', K.name)) do
         local owner = string.gsub(field, ':write$', '')
@@ -95,14 +95,14 @@ local function rw_foreign()
     return false
 end
 
--- After a hold is gone from the hash: who may come in now? `payload` is what Redisson's
--- waiters understand.
+-- Grants after a hold was removed from the hash. `payload` is Redisson's message for
+-- this release.
 local function rw_release(payload)
     if call('HLEN', K.name) <= 1 then
         call('DEL', K.name)
         mode = nil
     elseif payload == '1' then
-        -- Readers of Redisson's own under its write hold.
+        -- A Redisson client may hold a read lock beside its write lock.
         call('HSET', K.name, 'mode', 'read')
         mode = 'read'
     end
@@ -115,13 +115,14 @@ local function rw_release(payload)
         call('PUBLISH', K.channel, payload)
     end
     if waiting and mode == 'read' and rw_foreign() then
-        -- Readers of Redisson's came in beside ours: the head must listen for them now.
+        -- Redisson's readers hold beside ours: the head must subscribe to the channel
+        -- now.
         queue_notify()
     end
     tidy()
 end
 
--- Gives up what owner holds as a reader ('r') or writer ('w'): true if it held it.
+-- Releases what owner holds as a reader ('r') or writer ('w'): true if it was held.
 local function rw_drop(owner, kind)
     local field = kind == 'w' and owner .. ':write' or owner
     if redis.pcall('HDEL', K.name, field) ~= 1 then

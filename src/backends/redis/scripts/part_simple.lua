@@ -1,28 +1,30 @@
 -- SPDX-License-Identifier: MIT
--- The plain lock of many libraries: a string with the owner's random value and a TTL.
--- The value is the ticket's id, and the owner in QUEUE and INFO too.
+-- The simple lock of many libraries: a string with the owner's random value and a TTL.
+-- The value is the ticket's id, and also the owner in QUEUE and INFO.
 --
--- Strangers, clients of those libraries, ask again and again and leave no trace while
--- they wait. A release that always grants to the next of QUEUE would shut them out, so
--- that after a while of that the key is left open for a moment in which no waiter of ours
--- takes it: long enough for the slowest of them to ask once. They are met more often as
--- long as such a window finds somebody.
+-- Foreign clients, those of other libraries, poll and leave no trace while they wait.
+-- If every release granted to the next of QUEUE they would starve. So after some time
+-- of hand-offs there is a window: the key stays free, and no waiter of ours takes it,
+-- for long enough that the slowest foreign client polls once. Windows come more often
+-- while foreign clients are seen in them.
 --
 -- INFO also has: #shut since when there was no window, #open the end of the window,
--- #empty windows in a row in which nobody was seen, #who the stranger seen last (since
--- the window was opened, if there is one).
+-- #empty how many windows in a row saw no foreign client, #who the value of the foreign
+-- client seen last (in a window: since it was opened).
 
--- So much longer than the lease the last token is remembered. Numbers follow the clock,
--- so that the next one is larger all the same, unless the clock was set back by more. In
--- Redisson's layout it stays for ever: its fenced lock counts on from there, and would
--- begin again with 1.
+-- The last token is kept for so long after the lease. Tokens follow the clock, so the
+-- next one is larger even without it, unless the clock was set back by more than that.
+-- In Redisson's layout the token never expires: Redisson's fenced lock counts on from
+-- it, and would start again with 1.
 local TOKEN_MS = 86400000
 
 local taken
 
--- Milliseconds: the window; hand-overs before the first one, before each where nobody was
--- seen, and where somebody was; a look at the window in either case; a look at strangers that come one after
--- another. And the windows after which strangers are taken to be gone.
+-- Milliseconds: length of a window; time of hand-offs before the first window, before
+-- the next if no foreign client was seen, and if one was seen; until the first waiter
+-- asks in a window, in these two cases; until it asks if foreign clients hold one after
+-- another. And after how many windows without a foreign client there are taken to be
+-- none.
 local WINDOW, SHUT_FIRST, SHUT, SHUT_SEEN = 300, 600, 2300, 150
 local LOOK, LOOK_SEEN, LOOK_FOREIGN, EMPTY_MAX = 150, 20, 2, 3
 
@@ -42,8 +44,8 @@ undo[simple_own] = function(owner)
     taken = false
 end
 
--- What is left of the window, 0 if there is none; one that is over is closed. The clock
--- may have been set back: a window is never longer than it was made.
+-- What is left of the window, 0 if there is none; ends a window that is over. If it
+-- seems to last longer than WINDOW the clock was set back: it is over.
 local function window_left(open)
     local left = (tonumber(open) or 0) - now
     if left > 0 and left <= WINDOW then
@@ -55,7 +57,8 @@ local function window_left(open)
     return 0
 end
 
--- Somebody waits, and the lock is free: whether it stays so for a while.
+-- The lock is free and a client of ours waits: opens a window if one is due. Returns
+-- what is left of the window, or 0, and #empty.
 local function window_due()
     clock()
     local found = call('HMGET', K.info, '#open', '#shut', '#empty')
@@ -74,12 +77,13 @@ local function window_due()
     return 0, empty
 end
 
--- How long the first of QUEUE leaves a window alone.
+-- After what time the first of QUEUE asks in a window.
 local function window_look_ms(left, empty)
     return math.min(left, empty < EMPTY_MAX and LOOK_SEEN or LOOK)
 end
 
--- The first waiters are told when to look: the first one, and if that dies the next.
+-- Sends the first three waiters the time to ask: the first one, and in case it dies the
+-- next ones a moment later.
 local function window_notify(left, empty)
     queue_head()
     local wait = window_look_ms(left, empty)
@@ -91,8 +95,8 @@ local function window_notify(left, empty)
     end
 end
 
--- Gives the lock up if it is owner's: true; the next one has it, or the first who comes
--- if `strangers` may be there and it is their turn.
+-- Releases the lock if owner holds it: true. The next waiter is granted it, or a window
+-- opens if there may be foreign clients (`foreign`) and a window is due.
 local function simple_drop(owner, _, foreign)
     if redis.pcall('GET', K.name) ~= owner then
         return false

@@ -1,16 +1,16 @@
 -- SPDX-License-Identifier: MIT
 -- uses: base, names
--- Renews leases, many at a time; or looks whether they are still held (ttl 0).
+-- Renews leases, many at a time; with ttl 0 it checks whether they are still held.
 --
 -- KEYS  three for each: name, INFO, zset of deadlines (kinds p and e; else name again)
 -- ARGV  four for each: kind (m f r w p e, s: layout simple), owner, ttl ms, and the
---       token that holds it now if its client has handed it on, else 0
+--       token that holds now if the client has handed the lock off, else 0
 -- reply list of 1 (held) and 0 (lost)
 --
--- Nobody's lease is cut short but the owner's own: where several share a key, its TTL
--- is the longest.
+-- A renewal can shorten only the owner's own lease: a key that several holders share
+-- has the longest TTL of them.
 
--- Each: is it held? If so, and ttl > 0, renew it.
+-- Each function: true if the owner holds; if so, and ttl > 0, renews the lease.
 local renew = {}
 
 function renew.m(owner, ttl)
@@ -31,7 +31,7 @@ function renew.s(owner, ttl)
     return held
 end
 
--- A downgrade that its client has not heard of yet may have come before.
+-- A downgrade whose answer has not reached the client may have come before.
 function renew.w(owner, ttl)
     if redis.pcall('HEXISTS', K.name, owner .. ':write') ~= 1 then
         return renew.r(owner, ttl)
@@ -44,7 +44,7 @@ function renew.w(owner, ttl)
     return true
 end
 
--- Without its hold key a reader counts as gone for everybody else already.
+-- Without its hold key other clients count a reader as expired.
 function renew.r(owner, ttl)
     if redis.pcall('HEXISTS', K.name, owner) ~= 1 then
         return false
@@ -57,8 +57,8 @@ function renew.r(owner, ttl)
     return call('PEXPIRE', key, ttl) == 1
 end
 
--- A semaphore that we made outlives its last lease: see part_count. Without #keep there
--- is nothing to prolong.
+-- A semaphore that holdfast made outlives its last lease: see part_count. Without #keep
+-- its keys do not expire.
 local function keep_made(last)
     local kept = tonumber(call('HGET', K.info, '#keep') or nil)
     if kept and kept < last + KEEP_MS / 2 then
@@ -70,7 +70,7 @@ local function keep_made(last)
     end
 end
 
--- Past its deadline a permit is anybody's, whether or not it was taken back yet.
+-- Past its deadline a permit is free, even if it was not taken back yet.
 function renew.p(owner, ttl, member)
     member = member or owner
     clock()
@@ -87,7 +87,7 @@ function renew.e(owner, ttl)
     return renew.p(owner, ttl, permit_id(owner))
 end
 
--- The client has handed the lock on inside itself: the record gets the number.
+-- The client has handed the lock off to another of its callers: notes the new token.
 local function note_hand_off(owner, token)
     local r = record_read(call('HGET', K.info, owner))
     local behind = r and r.state == 'h' and token - tonumber(r.token)

@@ -1,8 +1,8 @@
 -- SPDX-License-Identifier: MIT
 -- uses: base
--- Asks holders to let go; Redisson's cannot be asked. A client may have handed its mutex
--- on under a later number of the same block, so the message says which was meant: only
--- that one's holder hears of it.
+-- Asks holders to release; Redisson's cannot be asked. A client may have handed its
+-- mutex off under a later token of the same block, so the message contains the token
+-- that was meant: only the caller that holds under it gets the event.
 --
 -- KEYS  name, INFO
 -- ARGV  token (0: all of them)
@@ -11,7 +11,8 @@
 K.name, K.info = unpack(KEYS)
 local token = tonumber(ARGV[1])
 
--- A record may outlive its hold where the lock expired; permits have none to look at.
+-- If the lock expired, the record may still exist. For permits there is no key to
+-- check.
 local function holds(owner, r)
     if string.find('pe', r.kind, 1, true) then
         return true

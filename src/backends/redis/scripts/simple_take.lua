@@ -4,8 +4,8 @@
 --
 -- KEYS  name, token, INFO, QUEUE
 -- ARGV  id, ttl ms, reserve, inbox, number, details, flags (t: try)
--- reply as take_mutex; foreign: the holder is another library's, which tells nobody
---       when it lets go, so ask from time to time; above 1: after so many milliseconds
+-- reply as take_mutex; foreign: the holder is a foreign client, which releases without
+--       a message, so poll; above 1: after so many milliseconds
 
 K.name, K.token, K.info, K.queue = unpack(KEYS)
 K.token_ms = TOKEN_MS
@@ -73,9 +73,9 @@ if not value or found[2] then
 elseif seen == value then
     return wait(pttl, 1)
 end
--- A stranger, and not the one that was there before. Who takes the lock again and again
--- leaves it open for a blink only, to others of its kind too: one of ours looks for that,
--- and ends it.
+-- A foreign client, and not the one seen before. Foreign clients that take the lock
+-- again and again leave it free for moments only, and starve each other too: the first
+-- waiter of ours polls fast to take the lock in such a moment, which ends that.
 local reply = wait(pttl, (seen or left > 0) and LOOK_FOREIGN or 1)
 if reply[1] == 2 then
     call('HSET', K.info, '#who', value, '#empty', 0)

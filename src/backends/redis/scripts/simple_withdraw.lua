@@ -1,10 +1,10 @@
 -- SPDX-License-Identifier: MIT
 -- uses: base, queue, drain, simple
--- Gives a lock of the simple layout up, or leaves its queue.
+-- Releases a lock of the simple layout, or leaves its queue.
 --
 -- KEYS  as simple_take
--- ARGV  id, kind, strangers (0: there are none)
--- reply 1 it was there and is no more, 0 it was not there
+-- ARGV  id, kind, foreign clients (0: there are none)
+-- reply 1 withdrawn, 0 neither held nor queued
 
 K.name, K.token, K.info, K.queue = unpack(KEYS)
 K.token_ms = TOKEN_MS

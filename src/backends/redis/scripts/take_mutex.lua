@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: MIT
--- Takes a mutex or a fair lock, or queues for it. Asked again it answers what is the
--- case.
+-- Takes a mutex or a fair lock, or queues for it. A repeated request gets the current
+-- state of the ticket.
 --
 -- KEYS  name, token, INFO, QUEUE, fair queue, fair timeouts, channel
 -- ARGV  owner, ttl ms, reserve, inbox, number, details, flags (t: try), kind (m or f)
@@ -8,24 +8,25 @@
 --       {2, pttl ms, place, foreign, server ms}          queued
 --       {3, pttl ms}                                     busy (try)
 --
--- pttl is the time after which to ask again whatever happens, -1 if there is none.
--- foreign: a Redisson client decides when it is my turn, so listen to its channel (m:
--- the channel, if I am the first of QUEUE; f: channel:owner, if any ahead or the holder
--- is Redisson's) and ask again once listening.
+-- pttl: ask again after this time in any case; -1: there is no such time. foreign: the
+-- release depends on a Redisson client, so subscribe to its channel and ask again when
+-- subscribed (m: the channel, for the first of QUEUE; f: channel:owner, if the holder
+-- or a waiter ahead is a Redisson client).
 
 local call, keys = redis.call, KEYS
 local me, ttl, reserve, inbox, number, details, flags, kind = unpack(ARGV)
 local try = flags ~= '' and string.find(flags, 't', 1, true)
 
--- First what nearly every call is about, without the words below: making a function
--- costs the server as much as a command does. What does not fit goes on undone.
+-- The common cases come first, without the functions of the shared parts: the server
+-- needs as much time to make a function as for a command. Any other case changes
+-- nothing here and goes on below.
 local present = call('EXISTS', keys[1], keys[3], keys[4], keys[5])
 local time = call('TIME')
 local micros = string.format('%06d', time[2])
 local second = time[1]
 
 if present == 0 then
-    -- Free, and nobody waits. (The token is drawn as draw() in part_base does.)
+    -- Free, and no client waits. (The token as in draw_token() of part_base.)
     local token, span = second .. micros, reserve
     local old = redis.pcall('GETSET', keys[2], reserve == '1' and token or
         string.format('%.0f', token + reserve - 1))
@@ -39,7 +40,7 @@ if present == 0 then
     if last and last < token + 0 then
         call('HSET', keys[1], me, 1)
         if redis.pcall('PEXPIRE', keys[1], ttl) ~= 1 then
-            -- An ACL forbids it: without a lease it would stay for ever.
+            -- An ACL forbids PEXPIRE: without a lease the hold would never end.
             call('HDEL', keys[1], me)
             return call('PEXPIRE', keys[1], ttl)
         end
@@ -54,8 +55,8 @@ if present == 0 then
         call('SET', keys[2], old)
     end
 elseif kind == 'm' then
-    -- Held by somebody else, and I come new. (As enqueue() in part_queue does; #keep:
-    -- until when QUEUE and INFO are known to live, at least.)
+    -- Held by another owner, and the caller is not queued yet. (As enqueue() in
+    -- part_queue; #keep: QUEUE and INFO live at least until then.)
     local fields = redis.pcall('HGETALL', keys[1])
     local holder = #fields == 2 and fields[1]
     if holder and holder ~= me and holder ~= 'mode' and holder ~= 'holdfast_version' then
@@ -147,7 +148,7 @@ end
 
 -- uses: mutex
 
--- How long a waiter sleeps behind a fair head of Redisson's that does not come (ms).
+-- After what time a waiter asks again if the fair head is a Redisson client (ms).
 local FOREIGN_MS = 1000
 
 local function wait(pttl, foreign)
@@ -159,7 +160,7 @@ local function wait(pttl, foreign)
     return { 2, pttl, place, (foreign or other) and 1 or 0, now }
 end
 
--- Free, but somebody may come before me.
+-- Free, but another client may come before the caller.
 local function take_next(open, last)
     local left = open_left(open)
     if left > 0 then

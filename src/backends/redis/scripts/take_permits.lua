@@ -1,12 +1,12 @@
 -- SPDX-License-Identifier: MIT
 -- uses: base, names, queue, drain, count
--- Takes permits of a semaphore, or queues for them. First come, first served: who needs
--- many is not passed by who needs few.
+-- Takes permits of a semaphore, or queues for them, in order of arrival: a waiter for
+-- many permits is not overtaken by waiters for few.
 --
 -- KEYS  name, token, INFO, QUEUE, channel, zset of deadlines
 -- ARGV  owner, ttl ms, reserve, inbox, number, details, flags (t: try), kind (p or e),
 --       permits (e: 1), limit
--- reply as take_mutex; pttl: when the first lease ends, -1 if no permit of ours is out
+-- reply as take_mutex; pttl: when the first lease ends, -1 if no permit has a lease
 
 K.name, K.token, K.info, K.queue, K.channel, K.zset = unpack(KEYS)
 local me, ttl, reserve, inbox, number, details, flags, _, permits, limit = unpack(ARGV)
@@ -20,7 +20,7 @@ end
 local found = call('HMGET', K.info, me, '#kind', '#limit', '#made', '#open', '#held')
 local known = record_read(found[1])
 
--- A permit that is out keeps its lease until somebody needs to know better.
+-- The caller holds already: a fresh lease.
 local score = call('ZSCORE', K.zset, member(me))
 if score and tonumber(score) > now and known and known.state == 'h' then
     call('ZADD', K.zset, text(now + ttl), member(me))
@@ -42,7 +42,7 @@ if free then
 end
 local made = found[4]
 if not free then
-    -- New, or its counter was deleted under holders, who keep what they have.
+    -- New, or the counter was deleted while permits are held, which stay held.
     free = tonumber(limit) - count_alive()
     call('SET', K.name, text(free))
     made = '1'

@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: MIT
 -- uses: base, names, queue, drain, rw
--- Takes a read-write lock for reading or writing, or queues for it. Readers come in
--- together, but not past a waiter: writers do not starve.
+-- Takes a read-write lock for reading or writing, or queues for it. Readers hold
+-- together, but do not overtake a waiter, so that writers do not starve.
 --
 -- KEYS  name, token, INFO, QUEUE, channel
 -- ARGV  owner, ttl ms, reserve, inbox, number, details, flags (t: try), kind (r or w)
@@ -79,7 +79,7 @@ elseif in_too then
 elseif rw_fits(mine) and call('EXISTS', K.queue) == 0 then
     return take()
 elseif not known and kind == 'r' and mode == 'read' and rw_foreign() then
-    -- Redisson's readers pass a waiting writer anyway: ours may as well.
+    -- Redisson's readers overtake a waiting writer in any case: ours may as well.
     return take()
 end
 return wait(known, mode and call('PTTL', K.name) or pttl)

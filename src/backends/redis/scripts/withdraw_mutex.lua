@@ -1,10 +1,10 @@
 -- SPDX-License-Identifier: MIT
--- Gives a mutex or a fair lock up, or leaves its queue. A release grants to the next
--- waiter in the same breath.
+-- Releases a mutex or a fair lock, or leaves its queue. A release grants the lock to
+-- the next waiter in the same script.
 --
 -- KEYS  as take_mutex
 -- ARGV  owner, kind (m or f)
--- reply 1 it was there and is no more, 0 it was not there
+-- reply 1 withdrawn, 0 neither held nor queued
 
 local call, keys = redis.call, KEYS
 local me, kind = unpack(ARGV)
@@ -12,9 +12,10 @@ local me, kind = unpack(ARGV)
 -- A hash without fields is no key: this is the release.
 local released = redis.pcall('HDEL', keys[1], me) == 1
 
--- Mostly the next of QUEUE lives, and it is its turn; or nobody waits. As in take_mutex
--- this comes before the words below, and what does not fit is put back and goes on.
-local listeners -- how many listened, if an open round was announced here
+-- The common cases: the first waiter of QUEUE is connected and no open round is due, or
+-- QUEUE is empty. As in take_mutex they come before the shared parts; in any other case
+-- the waiter is put back, and the script goes on.
+local listeners -- how many clients of Redisson were notified here of an open round
 local waiter = released and kind == 'm' and call('LPOP', keys[4])
 if waiter then
     local found = call('HMGET', keys[3], waiter, '#run')
@@ -35,7 +36,7 @@ if waiter then
             tonumber(old) < token + 0 then
             call('HSET', keys[1], waiter, 1)
             if redis.pcall('PEXPIRE', keys[1], ttl) ~= 1 then
-                -- An ACL forbids it: without a lease it would stay for ever.
+                -- An ACL forbids PEXPIRE: without a lease the hold would never end.
                 call('HDEL', keys[1], waiter)
                 call('LPUSH', keys[4], waiter)
                 return call('PEXPIRE', keys[1], ttl)
@@ -44,7 +45,7 @@ if waiter then
                 token .. ' ' .. reserve .. ' ' .. since .. ' ' .. inbox .. ' ' ..
                 number .. ' ' .. details, '#last', waiter, '#run', run + 1)
             call('HDEL', keys[3], me)
-            -- It believes what it is told, so that this comes last.
+            -- The waiter believes the message, so it is the last step.
             if call('PUBLISH', inbox, 'g ' .. number .. ' ' .. waiter .. ' ' .. token ..
                 ' ' .. reserve .. ' ' .. ttl .. ' ' .. since) > 0 then
                 return 1

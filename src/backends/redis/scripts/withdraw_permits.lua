@@ -4,7 +4,7 @@
 --
 -- KEYS  as take_permits
 -- ARGV  owner, kind (p or e)
--- reply 1 it was there and is no more, 0 it was not there
+-- reply 1 withdrawn, 0 neither held nor queued
 
 K.name, K.token, K.info, K.queue, K.channel, K.zset = unpack(KEYS)
 local me = ARGV[1]
