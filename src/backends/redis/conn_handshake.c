@@ -25,21 +25,21 @@
 
 enum { OLDEST_MAJOR = 5, ARGS_MAX = 8 };
 
-struct words {
+struct command {
     struct resp_arg args[ARGS_MAX];
     size_t count;
 };
 
-static void say(struct words *words, const char *text)
+static void add_arg(struct command *cmd, const char *text)
 {
-    words->args[words->count++] = (struct resp_arg){ text, strlen(text) };
+    cmd->args[cmd->count++] = (struct resp_arg){ text, strlen(text) };
 }
 
-static int put(struct conn_socket *sock, const struct words *words,
+static int put(struct conn_socket *sock, const struct command *cmd,
                enum request_type type)
 {
     const struct conn_request request = { .sent_ns = sock->heard_ns, .type = type };
-    int rc = hf__redis_socket_put(sock, words->args, words->count, &request);
+    int rc = hf__redis_socket_put(sock, cmd->args, cmd->count, &request);
 
     sock->handshake_left += rc == 0;
     return rc;
@@ -48,12 +48,12 @@ static int put(struct conn_socket *sock, const struct words *words,
 static int put_one(struct conn_socket *sock, enum request_type type,
                    const char *command, const char *argument)
 {
-    struct words words = { .count = 0 };
+    struct command cmd = { .count = 0 };
 
-    say(&words, command);
+    add_arg(&cmd, command);
     if (argument)
-        say(&words, argument);
-    return put(sock, &words, type);
+        add_arg(&cmd, argument);
+    return put(sock, &cmd, type);
 }
 
 static bool has_password(const struct redis_conn *conn)
@@ -64,43 +64,43 @@ static bool has_password(const struct redis_conn *conn)
 static int put_hello(struct conn_socket *sock)
 {
     const struct conn_settings *s = &sock->conn->settings;
-    struct words words = { .count = 0 };
+    struct command cmd = { .count = 0 };
 
-    say(&words, "HELLO");
-    say(&words, "3");
+    add_arg(&cmd, "HELLO");
+    add_arg(&cmd, "3");
     if (has_password(sock->conn)) {
-        say(&words, "AUTH");
-        say(&words, *s->user ? s->user : "default");
-        say(&words, s->password);
+        add_arg(&cmd, "AUTH");
+        add_arg(&cmd, *s->user ? s->user : "default");
+        add_arg(&cmd, s->password);
     }
     if (*s->client_name) {
-        say(&words, "SETNAME");
-        say(&words, s->client_name);
+        add_arg(&cmd, "SETNAME");
+        add_arg(&cmd, s->client_name);
     }
-    return put(sock, &words, REQUEST_HELLO);
+    return put(sock, &cmd, REQUEST_HELLO);
 }
 
 /* AUTH with a user is newer than Redis 5. */
 static int put_auth(struct conn_socket *sock)
 {
     const struct conn_settings *s = &sock->conn->settings;
-    struct words words = { .count = 0 };
+    struct command cmd = { .count = 0 };
 
-    say(&words, "AUTH");
+    add_arg(&cmd, "AUTH");
     if (*s->user)
-        say(&words, s->user);
-    say(&words, s->password);
-    return put(sock, &words, REQUEST_AUTH);
+        add_arg(&cmd, s->user);
+    add_arg(&cmd, s->password);
+    return put(sock, &cmd, REQUEST_AUTH);
 }
 
 static int put_name(struct conn_socket *sock)
 {
-    struct words words = { .count = 0 };
+    struct command cmd = { .count = 0 };
 
-    say(&words, "CLIENT");
-    say(&words, "SETNAME");
-    say(&words, sock->conn->settings.client_name);
-    return put(sock, &words, REQUEST_NAME);
+    add_arg(&cmd, "CLIENT");
+    add_arg(&cmd, "SETNAME");
+    add_arg(&cmd, sock->conn->settings.client_name);
+    return put(sock, &cmd, REQUEST_NAME);
 }
 
 static int put_identity(struct conn_socket *sock)
@@ -168,16 +168,16 @@ static bool is_temporary(const struct resp *error)
 
 static bool is_about_password(const struct resp *error)
 {
-    static const char *const words[] = { "NOAUTH", "WRONGPASS", "ERR invalid password",
-                                         NULL };
-    return begins_with_one_of(error, words);
+    static const char *const prefixes[] = { "NOAUTH", "WRONGPASS",
+                                            "ERR invalid password", NULL };
+    return begins_with_one_of(error, prefixes);
 }
 
 static bool knows_no_hello(const struct resp *error)
 {
-    static const char *const words[] = { "ERR unknown command", "NOPROTO", "NOPERM",
-                                         NULL };
-    return begins_with_one_of(error, words);
+    static const char *const prefixes[] = { "ERR unknown command", "NOPROTO", "NOPERM",
+                                            NULL };
+    return begins_with_one_of(error, prefixes);
 }
 
 /* How much of the server's error may be quoted: arguments of ours may follow it. */
