@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The connection, with a server that says anything at any time. The input is a row of steps:
- * bytes that come in, calls, scripts, subscriptions, time that passes, connections that
- * break; the stream is one of our own, without a socket. Held against it:
+ * The connection, with a server that sends anything at any time. The input is a row of
+ * steps: input bytes, requests, scripts, subscriptions, time that passes, connections
+ * that break; the stream is the test's own, without a socket. Checked:
  *
- *   - a call is answered at most once, and never after it was forgotten;
- *   - an answer is a reply or a reason, and the reason says what was the case;
- *   - nothing is told while the connection is being opened, nothing after it was closed;
+ *   - a request is answered at most once, and never after it was forgotten;
+ *   - an answer is a reply or an error, and the error says whether it was sent;
+ *   - there is no callback while the connection is being opened, and none after close;
  *   - no memory is left behind.
  */
 #include "fuzz.h"
@@ -180,7 +180,7 @@ static void break_off(struct hf_stream *stream)
 }
 
 /* Says what a server would, if the next step allows. */
-static void shake(struct hf_stream *stream, uint8_t how)
+static void answer_handshake(struct hf_stream *stream, uint8_t how)
 {
     bool second = stream_count > 1 && stream == streams[1];
     if (how % 8 == 7)
@@ -201,11 +201,11 @@ bool hf__stream_pump(struct hf_stream *stream, int64_t deadline_ns)
     else if (steps_left == 0)
         break_off(stream);
     else
-        shake(stream, next_step());
+        answer_handshake(stream, next_step());
     return now_ns < deadline_ns;
 }
 
-/* hf__redis_conn_open() waits with it between two tries; here it only lets time pass. */
+/* hf__redis_conn_open() waits with it between attempts; here it only moves the clock. */
 int poll(struct pollfd *fds, nfds_t count, int timeout)
 {
     (void)fds, (void)count;
@@ -258,7 +258,7 @@ enum call_state { UNUSED, ASKED, ANSWERED, FORGOTTEN };
 static struct redis_conn *conn;
 static uint8_t calls[CALLS_MAX];
 static size_t call_count;
-static unsigned inside; /* callbacks that make calls of their own */
+static unsigned inside; /* callbacks that send requests of their own */
 static bool is_up;
 static char subjects[SUBJECTS];
 
@@ -386,7 +386,7 @@ static void one_step(uint8_t step)
         break_off(stream);
         break;
     case 14:
-        shake(stream, step >> 5);
+        answer_handshake(stream, step >> 5);
         break;
     default:
         deliver_steps(stream);

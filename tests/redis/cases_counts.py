@@ -109,7 +109,7 @@ def case_redissons_counter(w):
     assert w.take_count(1, permits=2, limit=7)[0] == 1 and free(w) == "0"
     assert w.take_count(2, limit=9)[2:4] == [0, 1]
     refused("mismatch", w.take_count, 3, "e")
-    w.redis("INCRBY", w.name, 1)  # Redisson's release; it publishes, we look again
+    w.redis("INCRBY", w.name, 1)  # Redisson's release; it publishes, we ask again
     assert w.take_count(2, limit=9)[0] == 1
     w.withdraw_count(1)
     w.withdraw_count(2)

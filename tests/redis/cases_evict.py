@@ -130,7 +130,7 @@ def adopt(w, keys, kind, take, withdraw):
     who = owner(1) if kind != "s" else "%032x" % 1
     assert w.heard() == [("holdfast:1", "l 1 " + who)]
     assert w.redis("HEXISTS", w.info, who) == 0
-    # A repeat gives the lease anew that it tells of, under the same token.
+    # A repeated request gives a fresh lease under the same token.
     assert lease(w, keys, kind, 2) > 39000
     assert w.adopt(keys, 1, 2, kind, token + 2, ttl=90000)[:3] == [token + 2, 1, 90000]
     assert lease(w, keys, kind, 2) > 89000 and w.heard() == []
@@ -142,7 +142,7 @@ def adopt(w, keys, kind, take, withdraw):
 
 
 def case_adopt_another_kind(w):
-    """A damaged id: nothing of the kind that it says is held."""
+    """A damaged id: there is no hold of its kind."""
     takes = {"m": w.take, "f": w.take, "r": w.take_rw, "w": w.take_rw,
              "p": w.take_count, "e": w.take_count}
     keys = {"m": w.mutex_keys(), "f": w.mutex_keys(), "r": w.rw_keys(), "w": w.rw_keys(),
@@ -160,7 +160,7 @@ def case_adopt_another_kind(w):
 
 
 def adopt_of_lost(w, keys, kind, take):
-    """A repeat after the hold is gone says so, whatever INFO remembers."""
+    """A repeated request after the hold has expired fails, whatever is in INFO."""
     token = take(1)[1]
     w.adopt(keys, 1, 2, kind, token)
     if kind == "r":
@@ -239,7 +239,7 @@ def case_inspect_pages(w):
 
 
 def case_inspect_no_lock(w):
-    """What is not ours has nothing to tell."""
+    """There are no rows for the keys of an application."""
     for fields in (["age", 30], ["age", 30, "name", "x"], [JAVA, "x"], [JAVA, "-1"],
                    [JAVA, 1, "age", 2], [JAVA + ":write", 1], ["mode", "dark"],
                    ["mode", "read", "age", 2], ["a:1", 1]):

@@ -128,7 +128,7 @@ def case_since_is_kept(w):
     assert w.record(2)[7] == since
 
 
-def case_stranger_leaves(w):
+def case_unknown_withdraws(w):
     w.take(1)
     w.take(2)
     before = w.hash(w.name), w.hash(w.info), w.line()
@@ -149,7 +149,7 @@ def case_waiter_leaves(w):
 
 def case_dead_waiter_is_skipped(w):
     w.take(1)
-    for number in (5, 6, 2):  # nobody listens to inboxes 5 and 6
+    for number in (5, 6, 2):  # no client is subscribed to inboxes 5 and 6
         w.take(number)
     w.withdraw(1)
     assert w.hash(w.name) == {owner(2): "1"} and len(w.heard()) == 1
@@ -203,7 +203,7 @@ def case_same_id_again(w):
 
 
 def case_repair_for_another(w):
-    """The lock is free, the head does not know: whoever asks hands it on."""
+    """The lock is free, the head does not know: the next attempt grants it."""
     w.take(1)
     w.take(2)
     w.redis("DEL", w.name)
@@ -300,7 +300,7 @@ def case_open_round(w):
     assert w.keys() == []
 
 
-def case_open_round_nobody_came(w):
+def case_open_round_unused(w):
     w.listen(w.channel)
     w.take(1)
     chain(w, 8)
@@ -323,7 +323,7 @@ def case_wrong_kinds(w):
 
 
 def case_waiter_of_another_kind(w):
-    """The name was a read-write lock when 2 began to wait. It is told to look again."""
+    """The name was a read-write lock when 2 began to wait. It is notified."""
     w.take_rw(1, "w")
     w.take_rw(2, "w")
     w.redis("DEL", w.name)
@@ -436,7 +436,7 @@ def case_fair_head_leaves(w):
 
 
 def case_fair_only_waiter_leaves(w):
-    """Nobody is behind it, so nobody is told; an error here is hidden by the repeat."""
+    """No waiter is behind it, so none is notified; a repeat would hide an error."""
     w.take(1, "f")
     assert w.take(2, "f")[0] == 2
     assert w.withdraw(2, "f") == 1
@@ -495,7 +495,7 @@ def case_fair_mixed_with_redisson(w):
     assert java.messages() == [(w.channel + ":" + JAVA, "0")] and w.heard() == []
     java_takes_fair(w, JAVA)
     assert w.take(2, "f")[2:4] == [0, 1]
-    # Redisson's own unlock tells the head on its channel, which we listen to.
+    # Redisson's own unlock notifies the head on its channel, to which we subscribed.
     w.redis("DEL", w.name)
     assert w.take(2, "f")[0] == 1
     assert fair_line(w) == [JAVA2, owner(3)]

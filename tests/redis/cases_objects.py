@@ -50,7 +50,7 @@ def case_latch_exactly(w):
 
 
 def case_latch_stays_one(w):
-    """Who waited for the name as something else, and leaves, takes no note away."""
+    """Withdrawing a waiter of another kind deletes no note."""
     w.latch_set(2, 1)
     for withdraw in (lambda: w.withdraw(1), lambda: w.withdraw(1, "f"),
                      lambda: w.withdraw_rw(1, "w"), lambda: w.withdraw_count(1),
@@ -202,7 +202,7 @@ def case_simple_foreign(w):
 
 
 def case_latch_opened_by_redisson_leaves_little(w):
-    """INFO only says what kind it is: for an hour after the last of ours was there."""
+    """INFO only notes the kind: for an hour after holdfast's last use."""
     w.latch_set(2, 1)
     assert 3500000 < w.redis("PTTL", w.info) <= 3600000
     w.redis("PEXPIRE", w.info, 1000)
@@ -219,7 +219,7 @@ def simple_shut(w, ms=10000):
 
 
 def case_simple_window(w):
-    """After many hand-overs the key is left open, and nobody of ours takes it."""
+    """After many grants in a row the key is left free; no waiter of ours takes it."""
     for number in (1, 2, 3, 4):
         w.simple_take(number)
     w.simple_withdraw(1)
@@ -243,8 +243,8 @@ def case_simple_window(w):
     assert w.keys() == []
 
 
-def case_simple_window_stranger(w):
-    """One that comes is looked after; when it lets go the lock is left open again."""
+def case_simple_window_foreign(w):
+    """A foreign client is seen; when it releases, there is a window again."""
     for number in (1, 2, 3):
         w.simple_take(number)
     simple_shut(w)
@@ -269,7 +269,7 @@ def case_simple_window_stranger(w):
 
 
 def case_simple_window_none(w):
-    """No window: there are no strangers, nobody waits, the clock was set back."""
+    """No window: no foreign clients, no waiters, or the clock was set back."""
     w.simple_take(1)
     w.simple_take(2)
     simple_shut(w)
@@ -294,4 +294,4 @@ def case_simple_window_none(w):
     w.simple_withdraw(2)
     assert w.redis("EXISTS", w.name) == 0
     w.redis("LPOP", w.queue)
-    assert w.simple_take(4)[0] == 1  # as good as a stranger
+    assert w.simple_take(4)[0] == 1  # no waiter left: not kept out by the window

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""An ACL forbids one command of a script, whichever: nothing stays for ever, and nobody
-is told of a hold that is not there."""
+"""An ACL forbids one command of a script, each in turn: no key stays for ever, and no
+client gets a grant without a hold."""
 
 import resp
 from world import Runner, owner
@@ -11,7 +11,7 @@ RPUSH SET TIME ZADD ZCARD ZRANGE ZRANGEBYSCORE ZREM ZREMRANGEBYSCORE ZSCORE""".s
 
 
 class Refusal:
-    """The same world for a user who may do all but one command."""
+    """The same world for a user that may use all commands but one."""
 
     def __init__(self, w):
         self.w, self.all = w, w.run
@@ -27,7 +27,7 @@ class Refusal:
         try:
             return function(*args, **more)
         except resp.Error as error:
-            # Scripts that look whether a key is of another type may say so.
+            # Scripts that check the type of a key may fail with a mismatch.
             words = ("NOPERM", "can't run this command", "mismatch")
             assert any(word in str(error) for word in words), error
             return None
@@ -62,7 +62,7 @@ def bounded(w, command):
 
 
 def told(w, command, holds):
-    """Whoever was told that it holds does."""
+    """A client that got a grant holds."""
     for _, line in w.heard():
         if line.startswith("g "):
             number = int(line.split()[1])
@@ -113,7 +113,7 @@ def case_renewed_by_take(w):
 
 
 def hands_over(w, take, withdraw, holds):
-    """The holder's rights are cut while somebody waits."""
+    """The holder's rights are cut while another client waits."""
 
     def test(refusal, command):
         take(1)
@@ -190,7 +190,7 @@ def case_adopt(w):
             reply = refusal.ask(command, w.adopt, keys[kind], 1, 2, kind, token)
             bounded(w, command)
             if reply is None:
-                assert w.renew((kind, 1, 0)) == [1], f"-{command}: moved, and not told"
+                assert w.renew((kind, 1, 0)) == [1], f"-{command}: moved without an answer"
             return reply
 
         each(w, test)

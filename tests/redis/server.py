@@ -41,7 +41,7 @@ class Server:
             except (OSError, resp.Error):
                 if self.process.poll() is not None or time.monotonic() > deadline:
                     raise
-                time.sleep(0.01)  # pause: the server tells nobody that it is up
+                time.sleep(0.01)  # pause: the server does not announce that it is up
 
     def stop(self):
         self.process.terminate()

@@ -220,9 +220,9 @@ class World:
         words = self.words(number, ttl, reserve, flags, "s")[1:-1]
         return self.run("simple_take", self.rw_keys()[:4], "%032x" % number, *words)
 
-    def simple_withdraw(self, number, strangers=1):
+    def simple_withdraw(self, number, foreign=1):
         return self.run("simple_withdraw", self.rw_keys()[:4], "%032x" % number, "s",
-                        strangers)
+                        foreign)
 
     def evict(self, token, layout="r", sure="n", request=None):
         """Each is a request of its own, unless one is named."""

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The server does not want us: passwords, rights, replicas. The caller is told
- * HF_EREFUSED with the server's reason and never the password; when the rights are
- * back, the client works again.
+ * The server refuses the client: passwords, ACLs, replicas. The caller gets HF_EREFUSED
+ * with the server's reason and never the password; when the rights are restored, the
+ * client works again.
  */
 #include "cases.h"
 

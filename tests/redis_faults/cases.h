@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * How the redis: store fails, on real servers and through holdfast.h alone. A case is a
- * process with a server of its own. It has to show what the caller sees, that nobody
- * believes to hold what somebody else can have, that nothing stays behind longer than
+ * process with a server of its own. It has to show what the caller sees, that no client
+ * believes to hold a lock that another client can take, that no key stays longer than
  * its lease, and that the same client works again when the fault is over.
  */
 #ifndef REDIS_CASES_H
@@ -25,11 +25,11 @@ struct fault_case {
 extern const struct fault_case connection_cases[]; /* CLIENT KILL, SCRIPT FLUSH */
 extern const struct fault_case server_cases[];     /* stalls, restarts, lost data */
 extern const struct fault_case access_cases[];     /* passwords, ACLs, replicas */
-extern const struct fault_case wire_cases[];       /* a bad network in between */
+extern const struct fault_case network_cases[];    /* a bad network in between */
 extern const struct fault_case name_cases[];       /* names like keys */
 extern const struct fault_case ending_cases[];   /* cancelled with answers under way */
-extern const struct fault_case looking_cases[];  /* thousands of rows, other keys */
-extern const struct fault_case stranger_cases[]; /* layout=simple beside others */
+extern const struct fault_case inspect_cases[];  /* thousands of rows, other keys */
+extern const struct fault_case foreign_cases[];  /* layout=simple beside others */
 extern const struct fault_case noscript_cases[]; /* script=off */
 
 /* ---- The case's world ------------------------------------------------------------ */
@@ -76,7 +76,7 @@ hf_hold *locked(hf_client *client, const char *name, int64_t lease_ms);
 hf_op *waiting(hf_client *client, const char *name, int64_t lease_ms);
 hf_hold *waited(hf_op *op);
 
-/* What a watch was told. */
+/* The events that a watch received. */
 struct events {
     atomic_int lost;
     atomic_int doubtful;

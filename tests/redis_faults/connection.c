@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The connection is killed by the server, and scripts are forgotten: everything goes on
- * and nobody is told anything but 0.
+ * The server kills connections and forgets scripts: every call goes on and returns 0.
  */
 #include "cases.h"
 
@@ -197,7 +196,7 @@ static size_t seen(hf_client *client, int role)
     return count;
 }
 
-/* Its grant lies in the socket until the lease is over and somebody else is in. */
+/* Its grant lies in the socket until the lease is over and another client holds. */
 static void granted_while_away(void)
 {
     char url[256];

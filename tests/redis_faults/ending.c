@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Ends that come while an answer is on its way: an acquire is cancelled before
- * the server's word on it is read. The withdrawal follows it on the wire, and its own
- * answer ends the op. Requests are never repeated here: one whose
- * answer is dropped does not end.
+ * An acquire is cancelled before the server's reply to it is read. The withdrawal is
+ * sent after it, and its own reply ends the op. Requests are never repeated here: a
+ * request whose reply is dropped does not end.
  */
 #include "cases.h"
 
@@ -78,7 +77,7 @@ static void closed_when_busy(void)
     rival_release("taken");
     raw_say(world.raw, "DEL simple");
     check_nothing_left(0);
-    report("closed, and busy is on its way", 0, "HF_ECLOSED");
+    report("closed, and busy arrives", 0, "HF_ECLOSED");
 }
 
 static void cancelled_when_busy(void)
@@ -93,7 +92,7 @@ static void cancelled_when_busy(void)
     rival_release("taken");
     raw_say(world.raw, "DEL simple");
     check_nothing_left(0);
-    report("cancelled, and busy is on its way", 0, "HF_ECANCELLED");
+    report("cancelled, and busy arrives", 0, "HF_ECANCELLED");
 }
 
 static void cancelled_when_refused(void)
@@ -106,7 +105,7 @@ static void cancelled_when_refused(void)
     cancelled("&layout=simple&script=off", &want, HF_EMISMATCH);
     raw_say(world.raw, "DEL list");
     check_nothing_left(0);
-    report("cancelled, and an error is on its way", 0, "HF_ECANCELLED");
+    report("cancelled, and an error arrives", 0, "HF_ECANCELLED");
 }
 
 /* A client waits for a latch and cancels while the server's word that the latch is open

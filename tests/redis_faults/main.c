@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Runs the cases, one process each, and says in TAP what came of them; at the end, a
+ * Runs the cases, one process each, and reports their results in TAP; at the end, a
  * table of what callers saw.
  *
  *   redis_faults [--protocol 2] [PART]     PART: cases whose name contains it
@@ -107,8 +107,8 @@ static void case_run(const struct fault_case *one)
 int main(int argc, char **argv)
 {
     const struct fault_case *const groups[] = {
-        connection_cases, server_cases,  access_cases,   wire_cases,    name_cases,
-        ending_cases,     looking_cases, stranger_cases, noscript_cases
+        connection_cases, server_cases,  access_cases,  network_cases, name_cases,
+        ending_cases,     inspect_cases, foreign_cases, noscript_cases
     };
     const char *pick = NULL;
     world.protocol = 3;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Names that look like each other's keys: `x` and `{x}`, and the keys themselves. What
- * is done to one never touches the other, and what cannot be told apart is refused.
+ * Names that look like each other's keys: `x` and `{x}`, and the keys themselves. A
+ * call on one never changes the other, and names that would share keys are refused.
  */
 #include "cases.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * layout=simple on a server that forbids scripts (script=off): the lease is renewed, a
- * look is a look, and what is somebody else's by now is left alone.
+ * check changes nothing, and a key that another client has taken is not touched.
  */
 #include "cases.h"
 
@@ -20,7 +20,7 @@ static hf_client *noscript_client(void)
     return client;
 }
 
-/* More is left of the lease than at the last look. */
+/* More is left of the lease than at the last check. */
 static bool has_risen(int64_t *last)
 {
     int64_t left = raw_number(world.raw, "PTTL name");
@@ -78,7 +78,7 @@ static void noscript_spares_others(void)
     raw_say(world.raw, "DEL name");
     check_nothing_left(0);
     hf_close(client);
-    report("script=off, the key is a stranger's", 0, "HF_ELOST");
+    report("script=off, another client took the key", 0, "HF_ELOST");
 }
 
 const struct fault_case noscript_cases[] = {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The server stalls, ends, comes back, forgets, or is full. A holder keeps what the
- * store still has, and is told within its lease when the store has it no more. Where
- * the store forgot, somebody else may get the name before the holder is told: that is
- * what fencing tokens are for, so these have to grow in every case.
+ * The server stalls, ends, restarts, loses data, or is full. A holder keeps a lock that
+ * the server still has, and gets the loss event within its lease if the server has lost
+ * it. Then another client may get the lock before that event: fencing tokens exist for
+ * this, so they have to grow in every case.
  */
 #include "cases.h"
 
@@ -272,7 +272,7 @@ static void evicted(void)
     int64_t back = check_recovers(client);
     hf_close(client);
     raw_say(world.raw, "FLUSHALL");
-    report("evicted (allkeys-lru)", back, "LOST at the next look, release ELOST");
+    report("evicted (allkeys-lru)", back, "LOST at the next renewal, release ELOST");
 }
 
 static void memory_full(void)

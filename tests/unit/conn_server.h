@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The private redis-server of a test of the connection, and a second opinion on it: `raw`. */
+/* The private redis-server of a test of the connection, and a second opinion on it:
+ * `raw`. */
 #ifndef HF_TESTS_CONN_SERVER_H
 #define HF_TESTS_CONN_SERVER_H
 

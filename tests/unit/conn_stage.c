@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The stage of conn_stage.h. The fake host knows stores only, so the connection is dressed up
- * as one, whose session is a pointer to the stage.
+ * The stage of conn_stage.h. The fake host takes stores only, so the connection is
+ * wrapped in a store whose session is a pointer to the stage.
  */
 #include "conn_stage.h"
 
@@ -22,7 +22,7 @@ static struct stage *stage_of(void *session)
     return *(struct stage **)session;
 }
 
-/* ---- What the connection says ---------------------------------------------------------- */
+/* ---- Callbacks ------------------------------------------------------------------- */
 
 static void on_up(void *session)
 {

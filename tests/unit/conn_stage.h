@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A connection on a stage: opened on a fake host, with everything it says written down.
+ * A connection under test: opened on a fake host, with all its callbacks recorded.
  *
  *     struct stage stage;
  *     struct conn_settings settings = stage_settings(path);

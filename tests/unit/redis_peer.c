@@ -95,7 +95,7 @@ const char *peer_hear(void)
             fake_turn(&peer.host, 1);
         }
     }
-    ck_abort_msg("the store says nothing");
+    ck_abort_msg("the store sends nothing");
 }
 
 const char *peer_hear_alone(void)
@@ -165,10 +165,10 @@ void peer_confirm(const char *channel)
 /* ---- Beginning and end ----------------------------------------------------------- */
 
 /* Answers one request of the first exchange; true if it was the last one. */
-static bool shake(const char *request)
+static bool answer_handshake(const char *request)
 {
-    size_t len = strlen(peer.shaken);
-    snprintf(peer.shaken + len, sizeof peer.shaken - len, "%s\n", request);
+    size_t len = strlen(peer.handshake);
+    snprintf(peer.handshake + len, sizeof peer.handshake - len, "%s\n", request);
     if (strncmp(request, "HELLO", 5) == 0) {
         peer_say("%1\r\n+version\r\n+7.0.15\r\n");
     } else if (strncmp(request, "SUBSCRIBE ", 10) == 0) {
@@ -180,14 +180,14 @@ static bool shake(const char *request)
     return strcmp(request, "PING") == 0;
 }
 
-static void *shake_hands(void *arg)
+static void *serve_handshake(void *arg)
 {
     static char request[PEER_REQUEST];
     (void)arg;
     in.len = 0;
-    peer.shaken[0] = '\0';
+    peer.handshake[0] = '\0';
     peer.fd = accept(peer.listener, NULL, NULL);
-    while (take_request(request) ? !shake(request) : receive(0))
+    while (take_request(request) ? !answer_handshake(request) : receive(0))
         ;
     return NULL;
 }
@@ -211,7 +211,7 @@ void peer_open_on(int listener, const char *url)
     peer.live = hf__mem_live();
     peer.clock.now_ns = INT64_C(1000000000000);
     peer.listener = listener;
-    ck_assert_int_eq(pthread_create(&thread, NULL, shake_hands, NULL), 0);
+    ck_assert_int_eq(pthread_create(&thread, NULL, serve_handshake, NULL), 0);
     int rc = fake_open_why(&peer.host, &hf__backend_redis, url, &peer.clock, &why);
     ck_assert_msg(rc == 0, "%d: %s", rc, why.text);
     ck_assert_int_eq(pthread_join(thread, NULL), 0);
@@ -256,12 +256,12 @@ void peer_again(void)
         if (hf__redis_conn_is_up(session->conn))
             return;
         if (take_request(request)) {
-            shake(request);
+            answer_handshake(request);
         } else if (!receive(MSG_DONTWAIT)) {
             fake_turn(&peer.host, 1);
         }
     }
-    ck_abort_msg("the store does not shake hands");
+    ck_abort_msg("the store does not finish its handshake");
 }
 
 void peer_leave_open(void)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The redis store alone, on a fake host, against a server that the test itself plays:
- * it hears each request and says what it likes.
+ * it receives each request and sends any reply.
  *
  *     peer_open("&layout=simple");
  *     fake_attempt(&peer.host, &ticket);
@@ -30,7 +30,7 @@ struct peer {
     size_t live; /* blocks of memory before */
     char path[64];
     char inbox[64];
-    char shaken[1024]; /* what was said first, each request in a line of its own */
+    char handshake[1024]; /* its requests, one a line */
 };
 
 extern struct peer peer;
@@ -46,18 +46,18 @@ void peer_close(void);
 /* The session ends while the server is there. */
 void peer_leave_open(void);
 void peer_hang_up(void);
-/* Waits for the store to connect again, and shakes hands. */
+/* Waits for the store to reconnect, and answers its handshake. */
 void peer_again(void);
 
 /* The next request; valid until the one after it. Not PING, which is answered. */
 const char *peer_hear(void);
 /* The same on a thread of its own, while the store is blocked; "" at the end. */
 const char *peer_hear_alone(void);
-/* What has come already, "" if nothing has; the store is not asked to turn. */
+/* What has arrived already, "" if nothing; the store's loop does not run. */
 const char *peer_rest(void);
 /* The next request fits this pattern of fnmatch(3). */
 void peer_expect(const char *pattern);
-/* The store has nothing to say. */
+/* The store sends nothing. */
 bool peer_is_quiet(void);
 
 void peer_say(const char *text);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The connection to Redis, against a private redis-server: handshakes, calls, scripts,
- * subscriptions, and what it does when the server goes away. test_conn_peer.c plays
- * what a real server will not say.
+ * The connection to Redis, against a private redis-server: handshakes, requests,
+ * scripts, subscriptions, and the loss of the server. test_conn_peer.c plays a server
+ * that replies as a real one would not.
  */
 #include "unit.h"
 
@@ -46,7 +46,7 @@ static void check_talk(const char *version, unsigned connections)
     ck_assert_uint_eq(stage.ups + stage.downs + stage.subscribed_count, 0);
 }
 
-START_TEST(shakes_hands)
+START_TEST(does_handshake)
 {
     server_begin(NULL);
     for (int protocol = 0; protocol <= 3; protocol++) {
@@ -364,7 +364,7 @@ START_TEST(many_channels)
 }
 END_TEST
 
-UNIT_MAIN("conn", shakes_hands, falls_back_to_resp2, passwords,
+UNIT_MAIN("conn", does_handshake, falls_back_to_resp2, passwords,
           passwords_are_not_repeated, what_the_server_will_not_do,
           replies_come_in_order, calls_from_inside_of_a_reply, errors_are_replies,
           the_forgotten_hear_nothing, unknown_scripts_are_sent_whole,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How the connection loses its server and finds it again: what callers are told, when it
- * gives up, how it comes back. A private redis-server is killed, stopped and started;
- * time is the test's own wherever it matters.
+ * The connection is lost and reconnects: how requests are answered, when the connection
+ * is given up, how it reconnects. A private redis-server is killed, stopped and
+ * started; the test sets the clock wherever time matters.
  */
 #include "unit.h"
 
@@ -54,7 +54,7 @@ static void server_stop(void)
     ck_assert_int_eq(waitid(P_PID, (id_t)server.pid, &info, WSTOPPED | WNOWAIT), 0);
 }
 
-/* ---- What callers are told ------------------------------------------------------- */
+/* ---- Answers --------------------------------------------------------------------- */
 
 START_TEST(sent_is_uncertain_and_unsent_is_not)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The connection to Redis without memory, against a private redis-server: each allocation
- * fails once. Whatever could not be done is said, once, nothing is left behind, and the
- * connection goes on afterwards.
+ * The connection to Redis without memory, against a private redis-server: each
+ * allocation fails once. A failed request is answered once, no memory is left behind,
+ * and the connection goes on afterwards.
  */
 #include "unit.h"
 
@@ -35,7 +35,7 @@ static bool was_reached(uint64_t before, unsigned nth)
     return reached;
 }
 
-/* Either it says so, or it is open as it should be, with all that is said first. */
+/* Either it fails with HF_ENOMEM, or it is open and its handshake is complete. */
 static void check_open(int rc, unsigned connections)
 {
     unsigned named = 0;
@@ -75,8 +75,8 @@ START_TEST(opening)
 }
 END_TEST
 
-/* A call of a long script that the server does not know, from the first connection on:
- * the rings, the arguments, the full text. */
+/* A request with a long script that the server does not know, from the first connection
+ * on: the rings, the arguments, the full text. */
 static void call_once(unsigned nth, bool *ret_reached)
 {
     static char text[20000];
@@ -184,7 +184,7 @@ START_TEST(coming_back)
 }
 END_TEST
 
-/* Room that a crowd of calls has taken is given back when all are answered. */
+/* The memory of many requests is given back when all are answered. */
 START_TEST(room_is_given_back)
 {
     enum { CALLS = 100 };

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The connection against a server that is played: old versions, refusals that pass, garbage,
- * replies in pieces, words that repeat a password. A thread accepts one connection
- * after the other, waits for the handshake and says its lines; after that the test
- * itself speaks on the socket of the last one.
+ * The connection against a played server: old versions, temporary refusals, garbage,
+ * replies in pieces, errors that repeat a password. A thread accepts one connection
+ * after the other, waits for the handshake and sends its lines; after that the test
+ * itself sends on the last socket.
  */
 #include "unit.h"
 
@@ -95,7 +95,7 @@ static struct conn_settings peer_settings(void)
     return settings;
 }
 
-/* Opens, which the peer's lines make end with `code`; leaves an open connection on 0. */
+/* Opens, which the lines of the peer make end with `code`; stays open on 0. */
 static void open_to(int code, const struct conn_settings *settings, const char *words)
 {
     int rc = stage_open(&stage, settings, NULL);
@@ -126,7 +126,7 @@ static void expect_open(int code, const char *words, int protocol, const char *f
     peer_begin(first, second, third);
     struct conn_settings settings = peer_settings();
     settings.protocol = protocol;
-    if (code == HF_EUNREACHABLE) { /* which it says when time is up */
+    if (code == HF_EUNREACHABLE) { /* at the deadline */
         settings.request_ns = 200 * HF_NS_PER_MS;
         settings.stream.connect_ns = 100 * HF_NS_PER_MS;
     }
@@ -191,13 +191,13 @@ START_TEST(refusals)
     expect_open(HF_EUNREACHABLE, "another reply", 0, HELLO "+inbox\r\n" PONG, NULL,
                 NULL);
     expect_open(HF_EUNREACHABLE, "without a request", 0, FINE "+more\r\n", NULL, NULL);
-    ck_assert_uint_eq(stage.downs, 0); /* nobody had been told that it was up */
+    ck_assert_uint_eq(stage.downs, 0); /* `up` was not called before */
     expect_open(HF_EUNREACHABLE, "", 0, "", NULL, NULL);
     expect_open(HF_EUNREACHABLE, "200 ms", 0, HELLO, NULL, NULL); /* and no more */
 }
 END_TEST
 
-/* What a server says of itself, as far as it makes sense. */
+/* The version in a server's reply, as far as it is valid. */
 START_TEST(versions)
 {
     static const struct {
@@ -294,7 +294,7 @@ START_TEST(errors_are_passed_on)
 }
 END_TEST
 
-/* Two calls are under way; what is said answers `answered` of them and ends the
+/* Two requests are under way; the input answers `answered` of them and ends the
  * connection. */
 static void expect_end(const char *text, unsigned answered)
 {
@@ -314,7 +314,7 @@ START_TEST(what_does_not_fit_ends_it)
 {
     expect_end("garbage", 0);
     expect_end(":1\r\ngarbage", 1);
-    expect_end(":1\r\n:2\r\n:3\r\n", 2); /* nobody asked */
+    expect_end(":1\r\n:2\r\n:3\r\n", 2); /* a reply without a request */
     expect_end(":1\r\n$99999999\r\n", 1);
     expect_end(":1\r\n>3\r\n+subscribe\r\n+x\r\n:1\r\n", 1);
     expect_end(">3\r\n+unsubscribe\r\n+inbox\r\n:0\r\n", 0);
@@ -375,7 +375,7 @@ END_TEST
 
 /* ---- Time ------------------------------------------------------------------------ */
 
-/* Of many calls each reply gives the others new time; messages and silence do not. */
+/* A reply extends the deadline of the others; messages and silence do not. */
 START_TEST(a_reply_moves_the_deadline)
 {
     struct fake_clock watch = { .now_ns = 1000 * HF_NS_PER_S };

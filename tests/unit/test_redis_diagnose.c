@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What `doctor` says of a Redis server, for servers of many kinds: the redis store,
- * against a server that is played. Each finding has its level, its topic and what was
- * found; advice where something is not as it should be, and none where all is well.
+ * The findings of `doctor` about a Redis server, for servers of many kinds: the redis
+ * store against a played server. Each finding has its level, its topic and its text;
+ * advice if something is wrong, and no advice if all is well.
  */
 #include "unit.h"
 
@@ -175,7 +175,7 @@ START_TEST(disks)
     server.disk = "aof_enabled:0\r\n";
     examine(&server);
     expect("persistence", HF_TRAP, "forgets locks");
-    server.disk = ""; /* it does not say */
+    server.disk = ""; /* not in its INFO */
     examine(&server);
     expect("persistence", HF_TRAP, "forgets locks");
     peer_close();
@@ -217,7 +217,7 @@ START_TEST(clocks)
     server.time = "*2\r\n:0\r\n:0\r\n"; /* 1970 */
     examine(&server);
     expect("clock", HF_REMARK, "behind ours");
-    /* Our own time, unless this machine was too slow to say so. */
+    /* Our own time, unless this machine was too slow for that. */
     server.time = NULL;
     for (int i = 0; i < 100; i++) {
         examine(&server);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Eviction on the redis store, against a server that is played: the client that evicts,
- * which asks until the holder's client has answered or had its time, and the client of
- * the holder, which says whether that token holds the lock now.
+ * Eviction on the redis store, against a played server: the evicting client, which asks
+ * until the holder's client has answered or its time is over, and the holder's client,
+ * which answers whether that token holds the lock now.
  */
 #include "unit.h"
 
@@ -102,7 +102,7 @@ START_TEST(the_holder_is_waited_for)
 }
 END_TEST
 
-/* Half of a request's time: then it says so. */
+/* It fails after half of a request's time. */
 START_TEST(and_not_forever)
 {
     peer_open("");
@@ -237,7 +237,7 @@ START_TEST(wishes_without_sense)
 }
 END_TEST
 
-/* While the link is down the server could not ask: nothing may be handed on. */
+/* While the connection is down the server could not ask: no hand-off is allowed. */
 START_TEST(nothing_is_passed_while_down)
 {
     begin("");
@@ -249,7 +249,7 @@ START_TEST(nothing_is_passed_while_down)
 }
 END_TEST
 
-/* With thousands of calls under way it waits until it is asked again. */
+/* With thousands of requests under way it answers only when asked again. */
 START_TEST(a_flood)
 {
     enum { CALLS = 1100 };
@@ -277,7 +277,7 @@ START_TEST(a_flood)
 }
 END_TEST
 
-/* ---- Who it was ------------------------------------------------------------------ */
+/* ---- The reason ------------------------------------------------------------------ */
 
 static void lost(const char *details)
 {

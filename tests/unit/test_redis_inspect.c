@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * hf_inspect() on the redis store, against a server that is played: rows and what is
- * shown of them, pages, the walk over all keys, and answers that make no sense.
+ * hf_inspect() on the redis store, against a played server: rows and what is shown of
+ * them, pages, the walk over all keys, and invalid replies.
  */
 #include "unit.h"
 
@@ -151,8 +151,8 @@ END_TEST
 START_TEST(details)
 {
     peer_open("");
-    const struct fake_entry *entry = row("hm", NUMBERS, "a stranger");
-    ck_assert_str_eq(entry->host, "a stranger");
+    const struct fake_entry *entry = row("hm", NUMBERS, "foreign");
+    ck_assert_str_eq(entry->host, "foreign");
     ck_assert_str_eq(entry->program, "");
     ck_assert_int_eq(entry->entry.pid, 0);
     ck_assert_int_eq(entry->entry.kind, HF_MUTEX);
@@ -257,7 +257,7 @@ END_TEST
 
 #define NOTHING "*3\r\n:0\r\n+0\r\n*0\r\n"
 
-/* Over our own keys, then over hashes, which may be locks of strangers; each name once,
+/* Over our own keys, then over hashes, which may be foreign locks; each name once,
  * in order. */
 START_TEST(a_walk)
 {
@@ -418,7 +418,7 @@ END_TEST
 
 /* ---- Ends ------------------------------------------------------------------------ */
 
-/* One answer, when the last of its calls has come back. */
+/* One answer, when the last of its requests is answered. */
 START_TEST(a_server_that_goes_away)
 {
     peer_open("");
@@ -471,7 +471,7 @@ START_TEST(closed_meanwhile)
 }
 END_TEST
 
-/* Without memory for one name the whole is not told as if it were all. */
+/* Without memory for one name the walk fails, instead of leaving it out. */
 START_TEST(no_memory)
 {
     peer_open("");

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the server pushes to the redis store, which is played here: messages to the
- * inbox of the client, and those on the channels of Redisson. Whatever comes, only the
- * ticket that is meant hears of it, and a grant is believed only if it can be one.
+ * What a played server pushes to the redis store: messages to the client's inbox, and
+ * messages on Redisson's channels. Only the ticket that is meant gets a message, and a
+ * grant is believed only if it is valid.
  */
 #include "unit.h"
 
@@ -86,7 +86,7 @@ START_TEST(each_word)
 }
 END_TEST
 
-/* A number is used again: the owner tells whose message it is. */
+/* A number is reused: the owner decides which ticket gets the message. */
 START_TEST(messages_of_others)
 {
     static const char *const lines[] = {
@@ -128,7 +128,7 @@ START_TEST(messages_of_others)
 }
 END_TEST
 
-/* "Not before": up to a second, else it looks for itself. */
+/* "Not before": up to a second, otherwise the waiter asks at once. */
 START_TEST(not_yet)
 {
     static const struct {
@@ -174,7 +174,7 @@ START_TEST(grants_without_sense)
 }
 END_TEST
 
-/* A quarter of the lease may have gone since the place was asked for. */
+/* The request that queued it may be a quarter of the lease ago. */
 START_TEST(old_grants)
 {
     peer_open("");
@@ -262,7 +262,7 @@ START_TEST(two_who_listen)
     peer_expect("SUBSCRIBE " CHANNEL);
     peer_confirm(CHANNEL);
     ck_assert_ptr_eq(fake_next(&peer.host).about, &one);
-    wait_in_line(&two, FOREIGN); /* confirmed long ago: told at once */
+    wait_in_line(&two, FOREIGN); /* confirmed long ago: reported at once */
     struct fake_answer answer = fake_next(&peer.host);
     ck_assert_int_eq(answer.what, FAKE_NOTICE);
     ck_assert_ptr_eq(answer.about, &two);
@@ -318,7 +318,7 @@ START_TEST(many_who_listen)
 }
 END_TEST
 
-/* "0" opens it; anything else is a reason to look. */
+/* "0" opens it; at any other message the waiter asks again. */
 START_TEST(a_latch_on_its_channel)
 {
     static const char *const others[] = { "1", "00", "", "x" };
@@ -357,7 +357,7 @@ START_TEST(a_mutex_on_its_channel)
 }
 END_TEST
 
-/* The connection comes back: all who wait look again, once, and listen again. */
+/* The connection is back: all waiters ask again, once, and subscribe again. */
 START_TEST(a_connection_that_comes_back)
 {
     peer_open("");
@@ -376,12 +376,12 @@ START_TEST(a_connection_that_comes_back)
     ck_assert_ptr_eq(fake_next(&peer.host).about, &one);
     ck_assert_ptr_eq(fake_next(&peer.host).about, &two);
     ck_assert(fake_quiet(&peer.host));
-    ck_assert_ptr_nonnull(strstr(peer.shaken, "SUBSCRIBE holdfast:"));
+    ck_assert_ptr_nonnull(strstr(peer.handshake, "SUBSCRIBE holdfast:"));
     peer_close();
 }
 END_TEST
 
-/* Without memory for it, it looks often instead. */
+/* Without memory to subscribe, the waiter asks often instead. */
 START_TEST(no_memory_to_listen)
 {
     peer_open("");

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The redis store on a server without scripts (script=off), which is played here: what
- * MULTI and WATCH are used for, what each answer means, and that one thing is done
- * after the other.
+ * The redis store on a played server without scripts (script=off): what MULTI and WATCH
+ * are used for, what each reply means, and that jobs run one after the other.
  */
 #include "unit.h"
 
@@ -45,7 +44,7 @@ static void hear_take(void)
     peer_expect("EXEC");
 }
 
-/* What EXEC says; `value` NULL: our own. */
+/* The reply to EXEC; `value` NULL: our own. */
 static void say_taken(const char *token, const char *set, const char *left,
                       const char *value)
 {
@@ -95,7 +94,7 @@ START_TEST(taken_before)
 }
 END_TEST
 
-/* Somebody else has it: look again after some 20 to 80 ms, or when its time is over. */
+/* Another client holds: ask again after 20 to 80 ms, or when its lease is over. */
 START_TEST(not_taken)
 {
     int64_t first = 0;
@@ -363,8 +362,8 @@ START_TEST(one_at_a_time)
 }
 END_TEST
 
-/* Of a ticket that was forgotten nothing is told, and what was not begun is not done;
- * the next one has its turn. */
+/* For a forgotten ticket there is no callback, and jobs that have not begun are
+ * dropped; the next job runs. */
 START_TEST(forgotten_meanwhile)
 {
     begin();

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Numbers that no server should say, in every answer that has some: at each limit of
- * the types they pass through, and beyond. The store alone, against a server that is
- * played. Whatever comes, a grant that is passed on has a lease and a block of tokens
- * that can be added up; everything else is refused or asked for again. Undefined
- * behaviour on the way is the sanitizer's to see.
+ * Invalid numbers in every reply that has numbers: at each limit of the types they pass
+ * through, and beyond. The store alone, against a played server. A grant that reaches
+ * core has a valid lease and block of tokens; any other is refused or asked for again.
+ * The sanitizers detect undefined behaviour.
  */
 #include "unit.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The URL of the redis store: which are refused, and with which words; what the others
- * make the client say and do. The server is played.
+ * URLs of the redis store: which are refused, and with which text; what the others make
+ * the client send and do. The server is played.
  */
 #include "unit.h"
 
@@ -66,30 +66,31 @@ END_TEST
 /* ---- What is said first ---------------------------------------------------------- */
 
 /* Opens with these options and compares what the client said. */
-static void shaken(const char *url, const char *words)
+static void handshake(const char *url, const char *words)
 {
     peer_open_url(url);
-    ck_assert_msg(strncmp(peer.shaken, words, strlen(words)) == 0, "%s", peer.shaken);
+    ck_assert_msg(strncmp(peer.handshake, words, strlen(words)) == 0, "%s",
+                  peer.handshake);
     peer_close();
 }
 
 START_TEST(who_we_are)
 {
     setenv("HF_TEST_SECRET", "from env", 1);
-    shaken("redis+unix://%s", "HELLO 3 SETNAME holdfast\nSUBSCRIBE holdfast:");
-    shaken("redis+unix://%s?client_name=", "HELLO 3\nSUBSCRIBE holdfast:");
-    shaken("redis+unix://%s?client_name=a%20b%7f~!&db=0",
-           "HELLO 3 SETNAME a_b_~!\nSUBSCRIBE holdfast:");
-    shaken("redis+unix://%s?db=3",
-           "HELLO 3 SETNAME holdfast\nSELECT 3\nSUBSCRIBE holdfast:");
-    shaken("redis+unix://%s?db=1000000",
-           "HELLO 3 SETNAME holdfast\nSELECT 1000000\nSUBSCRIBE holdfast:");
-    shaken("redis+unix://ann:word@%s",
-           "HELLO 3 AUTH ann word SETNAME holdfast\nSUBSCRIBE holdfast:");
-    shaken("redis+unix://:word@%s",
-           "HELLO 3 AUTH default word SETNAME holdfast\nSUBSCRIBE holdfast:");
-    shaken("redis+unix://%s?password_env=HF_TEST_SECRET",
-           "HELLO 3 AUTH default from env SETNAME holdfast\nSUBSCRIBE holdfast:");
+    handshake("redis+unix://%s", "HELLO 3 SETNAME holdfast\nSUBSCRIBE holdfast:");
+    handshake("redis+unix://%s?client_name=", "HELLO 3\nSUBSCRIBE holdfast:");
+    handshake("redis+unix://%s?client_name=a%20b%7f~!&db=0",
+              "HELLO 3 SETNAME a_b_~!\nSUBSCRIBE holdfast:");
+    handshake("redis+unix://%s?db=3",
+              "HELLO 3 SETNAME holdfast\nSELECT 3\nSUBSCRIBE holdfast:");
+    handshake("redis+unix://%s?db=1000000",
+              "HELLO 3 SETNAME holdfast\nSELECT 1000000\nSUBSCRIBE holdfast:");
+    handshake("redis+unix://ann:word@%s",
+              "HELLO 3 AUTH ann word SETNAME holdfast\nSUBSCRIBE holdfast:");
+    handshake("redis+unix://:word@%s",
+              "HELLO 3 AUTH default word SETNAME holdfast\nSUBSCRIBE holdfast:");
+    handshake("redis+unix://%s?password_env=HF_TEST_SECRET",
+              "HELLO 3 AUTH default from env SETNAME holdfast\nSUBSCRIBE holdfast:");
 }
 END_TEST
 
@@ -130,8 +131,9 @@ START_TEST(over_tcp)
         snprintf(url, sizeof url, "redis://127.0.0.1:%d%s", ntohs(name.sin_port),
                  rows[i].path);
         peer_open_on(listener, url);
-        ck_assert_msg(strncmp(peer.shaken, rows[i].words, strlen(rows[i].words)) == 0,
-                      "%s", peer.shaken);
+        ck_assert_msg(strncmp(peer.handshake, rows[i].words, strlen(rows[i].words)) ==
+                          0,
+                      "%s", peer.handshake);
         peer_close();
     }
 }
@@ -198,7 +200,7 @@ START_TEST(timeouts)
 }
 END_TEST
 
-/* Long after the last word, too, an answer is waited for no longer than that. */
+/* The deadline is the same long after the last reply. */
 START_TEST(timeouts_after_a_silence)
 {
     struct hf_request request;
@@ -212,9 +214,9 @@ START_TEST(timeouts_after_a_silence)
 }
 END_TEST
 
-/* ---- Who holds ------------------------------------------------------------------- */
+/* ---- Details --------------------------------------------------------------------- */
 
-/* Host, pid and program, for those who look; what would upset the records is a '?'. */
+/* Host, pid and program; a byte that would break the records becomes a '?'. */
 START_TEST(details)
 {
     char words[256], host[65] = "";

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Renewals of the redis store, against a server that is played: many tickets in one
- * call, an answer for each, and "unknown" wherever the server did not say.
+ * Renewals of the redis store, against a played server: many tickets in one script
+ * call, an answer for each, and "unknown" where the server gave none.
  */
 #include "unit.h"
 
@@ -44,7 +44,7 @@ static void expect(size_t index, enum hf_renewal what)
     ck_assert_int_eq(answer.code, (int)what);
 }
 
-/* What the server is told of each kind: its keys, its letter, its lease. */
+/* What is sent for each kind: its keys, its letter, its lease. */
 START_TEST(kinds)
 {
     static const struct {
@@ -114,7 +114,7 @@ START_TEST(leases)
 }
 END_TEST
 
-/* A token that was handed on is told with the next renewal, and with a look. */
+/* After a hand-off the token is sent with the next renewal, and with a check. */
 START_TEST(a_token_that_was_handed_on)
 {
     peer_open("");
@@ -245,7 +245,7 @@ START_TEST(forgotten_meanwhile)
 }
 END_TEST
 
-/* One that leaves is not told of a renewal that is answered afterwards. */
+/* A ticket that is withdrawn gets no answer to an earlier renewal. */
 START_TEST(released_meanwhile)
 {
     peer_open("");

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Latches, cells and repair on the redis store, against a server that is played: what
- * it is asked, what each of its answers means, and what becomes of answers that mean
- * nothing.
+ * Latches, cells and repair on the redis store, against a played server: what is sent,
+ * what each reply means, and how invalid replies are handled.
  */
 #include "unit.h"
 
@@ -32,7 +31,7 @@ static int code_of(const struct hf_request *request)
     return answer.code;
 }
 
-/* Asks, hears `pattern`, says `reply`. */
+/* Asks, expects the request `pattern`, sends `reply`. */
 static int said(struct hf_request *request, const char *pattern, const char *reply)
 {
     ask(request);
@@ -237,7 +236,7 @@ START_TEST(downgrades)
 }
 END_TEST
 
-/* The ticket is where the server's messages find it, under the number that was told. */
+/* Messages find the ticket under the number that was sent. */
 START_TEST(adoptions)
 {
     char line[128];
@@ -265,7 +264,7 @@ START_TEST(adoptions)
 }
 END_TEST
 
-/* One that comes to nothing leaves no number behind: the next one has the same. */
+/* A failed adoption frees its number: the next one gets the same. */
 START_TEST(adoptions_that_come_to_nothing)
 {
     static const struct {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Tickets of the redis store, against a server that is played: what it is told when a
- * place is asked for and left, what each of its answers means, when a waiter looks
- * again, and what goes when the session ends.
+ * Tickets of the redis store, against a played server: what attempt and withdraw send,
+ * what each reply means, when a waiter asks again, and what the end of the session
+ * withdraws.
  */
 #include "unit.h"
 
@@ -166,7 +166,7 @@ START_TEST(grants)
 }
 END_TEST
 
-/* Refused for good, it has no number any more; else it keeps the one it has. */
+/* After a final refusal the ticket has no number; otherwise it keeps its number. */
 START_TEST(refusals)
 {
     static const struct {
@@ -265,7 +265,7 @@ START_TEST(busy_while_leaving)
 }
 END_TEST
 
-/* ---- When to look again ---------------------------------------------------------- */
+/* ---- When to ask again ----------------------------------------------------------- */
 
 static int64_t look_ms(const char *options, int kind, int64_t left, int64_t place,
                        int64_t foreign)
@@ -298,8 +298,8 @@ START_TEST(behind_one_of_ours)
 }
 END_TEST
 
-/* A holder of another library may let go without a word. */
-START_TEST(behind_a_stranger)
+/* A foreign holder may release without a message. */
+START_TEST(behind_a_foreign_holder)
 {
     ck_assert_int_eq(look_ms("", HF_MUTEX, 30000, 0, 1), 1000);
     ck_assert_int_eq(look_ms("", HF_MUTEX, 500, 0, 1), 501);
@@ -407,7 +407,7 @@ static void *hear_farewell(void *arg)
     return NULL;
 }
 
-/* Who is left leaves, whether it holds or waits; who was detached stays. */
+/* Tickets that hold or wait are withdrawn; detached ones are not. */
 START_TEST(what_is_left_leaves)
 {
     pthread_t thread;
@@ -441,5 +441,5 @@ END_TEST
 
 UNIT_MAIN("redis_tickets", kinds, the_simple_layout, flags_and_notes, grants, refusals,
           answers_that_are_none, withdrawals, busy_while_leaving, behind_one_of_ours,
-          behind_a_stranger, an_answer_that_comes_late, numbers, no_memory,
+          behind_a_foreign_holder, an_answer_that_comes_late, numbers, no_memory,
           names_that_are_keys, what_is_left_leaves, a_forked_child_says_nothing)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A walk over many keys on a slow Redis server: the library as a whole, against a
- * server that is played by a thread and takes 40 seconds for each answer, by a clock
- * that it moves itself. It has pages without a name of ours, then three names, with
- * nothing to tell of them. A request timeout is a minute.
+ * A walk over many keys on a slow Redis server: the whole library, against a server
+ * that a thread plays. It takes 40 seconds for each reply, by a clock that it moves
+ * itself. It has pages without a name of ours, then three names without rows. The
+ * request timeout is a minute.
  */
 #include "unit.h"
 
@@ -47,7 +47,7 @@ static void say(const char *text)
 }
 
 /* True if that was all that is said first. */
-static bool shake(const struct resp *nodes)
+static bool answer_handshake(const struct resp *nodes)
 {
     const struct resp *word = hf__redis_resp_at(nodes, 0, 0),
                       *name = hf__redis_resp_at(nodes, 0, 1);
@@ -112,7 +112,7 @@ static void *play(void *arg)
     static char heard[BUFFER];
     struct resp nodes[WORDS_MAX];
     size_t len = 0, taken = 0, used;
-    bool shaken = false;
+    bool handshake_done = false;
     (void)arg;
     fd = accept(listener, NULL, NULL);
     while (!over && answers < most) {
@@ -120,10 +120,10 @@ static void *play(void *arg)
         if (hf__redis_resp_read(heard + taken, len - taken, nodes, WORDS_MAX, &used) ==
             RESP_WHOLE) {
             taken += used;
-            if (shaken)
+            if (handshake_done)
                 answer(nodes);
             else
-                shaken = shake(nodes);
+                handshake_done = answer_handshake(nodes);
         } else if (poll(&polled, 1, 100) == 1) {
             ssize_t got = recv(fd, heard + len, BUFFER - len, 0);
             len += got > 0 ? (size_t)got : 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A bad network between client and server: replies that get lost, are cut, come late,
- * in crumbs, or are something else. A connection without a reply is given up after
- * REQUEST_MS here. Whatever came back, one grant was given and one is known.
+ * A bad network between client and server: replies are lost, cut, late, arrive byte by
+ * byte, or are replaced. A connection without a reply is given up after REQUEST_MS
+ * here. Whatever arrives, there is one grant, and the client knows it.
  */
 #include "cases.h"
 
@@ -326,7 +326,7 @@ static void late_release(void)
     report("release after the lock went while cut off", 0, "HF_ELOST");
 }
 
-const struct fault_case wire_cases[] = {
+const struct fault_case network_cases[] = {
     { "grant-swallowed", grant_swallowed },
     { "try-swallowed", try_swallowed },
     { "release-swallowed", release_swallowed },

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A look at much: thousands of rows of one name, thousands of names, and keys of an
- * application that are larger than any lock. The client that looks waits for a lock
- * itself, and must keep its connection and its place.
+ * Large inspections: thousands of rows of one name, thousands of names, and keys of an
+ * application that are larger than any lock. The inspecting client also waits for a
+ * lock, and must keep its connection and its place in the queue.
  */
 #include "cases.h"
 
@@ -96,7 +96,7 @@ static void place_kept(struct place *place)
     hf_close(place->holder);
 }
 
-static hf_report *look(hf_client *client, const char *name, bool prefix)
+static hf_report *inspect(hf_client *client, const char *name, bool prefix)
 {
     hf_report *report = NULL;
     hf_error why = { 0 };
@@ -110,7 +110,7 @@ static void many_waiters(void)
     world_start(NULL);
     struct place place = place_taken("wanted", MANY);
     for (int round = 0; round < 4; round++) {
-        hf_report *report = look(place.client, "wanted", round % 2);
+        hf_report *report = inspect(place.client, "wanted", round % 2);
         CHECK_EQ(hf_report_count(report), MANY + 2);
         CHECK_EQ(hf_report_entry(report, 0)->role, HF_HOLDER);
         for (size_t i = 0; i <= MANY; i++) {
@@ -121,7 +121,7 @@ static void many_waiters(void)
     }
     place_kept(&place);
     check_nothing_left(0);
-    report("5,000 waiters are looked at", 0, "all of them, in their places");
+    report("5,000 waiters are inspected", 0, "all of them, in their places");
 }
 
 static void many_readers(void)
@@ -129,14 +129,14 @@ static void many_readers(void)
     world_start(NULL);
     written(write_readers, "read", MANY);
     struct place place = place_taken("wanted", 0);
-    hf_report *rows = look(place.client, "read", false);
+    hf_report *rows = inspect(place.client, "read", false);
     CHECK_EQ(hf_report_count(rows), MANY);
     CHECK_EQ(hf_report_entry(rows, MANY - 1)->kind, HF_READ);
     hf_report_free(rows);
     place_kept(&place);
     raw_say(world.raw, "DEL read");
     check_nothing_left(0);
-    report("5,000 readers are looked at", 0, "all of them");
+    report("5,000 readers are inspected", 0, "all of them");
 }
 
 /* One of them has more rows than a page; all come in the order of their names. */
@@ -147,7 +147,7 @@ static void many_names(void)
     written(write_names, "many", MANY);
     written(write_waiters, "many/00010", MANY);
     struct place place = place_taken("wanted", 0);
-    hf_report *rows = look(place.client, "many/", true);
+    hf_report *rows = inspect(place.client, "many/", true);
     CHECK_EQ(hf_report_count(rows), 2 * MANY);
     for (size_t i = 0; i < 2 * MANY; i++) {
         size_t number = i < 10 ? i + 1 : i < 10 + MANY ? 10 : i - MANY + 1;
@@ -156,7 +156,7 @@ static void many_names(void)
     }
     hf_report_free(rows);
     place_kept(&place);
-    report("5,000 names are looked at", 0, "all of them, in order");
+    report("5,000 names are inspected", 0, "all of them, in order");
 }
 
 static void large_application(void)
@@ -170,28 +170,28 @@ static void large_application(void)
     raw_say(world.raw, "SET {app}:timeout 5");
     struct place place = place_taken("wanted", 0);
     int64_t whole = calls_of("hgetall"), steps = calls_of("hscan");
-    hf_report *rows = look(place.client, "app", false);
+    hf_report *rows = inspect(place.client, "app", false);
     CHECK_EQ(hf_report_count(rows), 0);
     hf_report_free(rows);
     CHECK_EQ(calls_of("hgetall"), whole); /* it is not read to see that it is no lock */
-    rows = look(place.client, "app/mode", false);
+    rows = inspect(place.client, "app/mode", false);
     CHECK_EQ(hf_report_count(rows), 0);
     hf_report_free(rows);
     CHECK_EQ(calls_of("hscan"), steps + 1); /* nor this one behind its first fields */
-    rows = look(place.client, "app", true);
+    rows = inspect(place.client, "app", true);
     CHECK_EQ(hf_report_count(rows), 0);
     hf_report_free(rows);
-    rows = look(place.client, "", true);
+    rows = inspect(place.client, "", true);
     CHECK_EQ(hf_report_count(rows), 2);
     hf_report_free(rows);
     place_kept(&place);
     report("hashes of 100,000 fields beside locks", 0, "nothing of them");
 }
 
-const struct fault_case looking_cases[] = {
-    { "look-many-waiters", many_waiters },
-    { "look-many-readers", many_readers },
-    { "look-many-names", many_names },
-    { "look-large-application", large_application },
+const struct fault_case inspect_cases[] = {
+    { "inspect-many-waiters", many_waiters },
+    { "inspect-many-readers", many_readers },
+    { "inspect-many-names", many_names },
+    { "inspect-large-application", large_application },
     { NULL, NULL },
 };

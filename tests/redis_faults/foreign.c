@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * layout=simple beside clients of other libraries, which ask again and again and leave
- * no trace while they wait. Ours keep the queue full, so that each release has a next
- * one of ours; the stranger must have its turn all the same, and when nobody comes, or
- * one of ours dies at that moment, the next one of ours must.
+ * layout=simple beside foreign clients, which poll and leave no trace while they wait.
+ * holdfast's clients keep the queue full, so that every release has a next waiter; a
+ * foreign client must get the lock all the same. If no foreign client comes, or the
+ * first waiter dies in the window, the next waiter must get the lock.
  *
- * And clients of Redisson's that tell nobody when they let go.
+ * And Redisson's clients that release without a message.
  */
 #include "cases.h"
 
@@ -18,9 +18,9 @@
 
 enum { CONTENDERS = 6, TURNS = 3 };
 
-/* A stranger has its turn after some 2.3 s, and a waiter that nobody tells looks each
- * second. Both may be late on a busy machine; a waiter that only looks when it must
- * does so after 30 s. */
+/* A foreign client gets the lock after some 2.3 s, and a waiter behind a foreign holder
+ * asks every second. Both may be late on a busy machine; any other waiter asks again
+ * after 30 s. */
 enum { SOON_MS = 10000 };
 
 static atomic_bool over;
@@ -47,17 +47,17 @@ static void *contend(void *arg)
 }
 
 /* As redis-py does: one try each 100 ms. */
-static bool stranger_takes(void)
+static bool foreign_takes(void)
 {
     for (int64_t end = real_ms() + PATIENCE_MS; real_ms() < end;) {
         if (raw_say(world.raw, "SET shared theirs NX PX 60000")[0] == 'O')
             return true;
-        poll(NULL, 0, 100); /* pause: what the stranger does */
+        poll(NULL, 0, 100); /* pause: the foreign client polls */
     }
     return false;
 }
 
-static void stranger_among_ours(void)
+static void foreign_among_ours(void)
 {
     pthread_t threads[CONTENDERS];
     hf_client *clients[CONTENDERS];
@@ -70,7 +70,7 @@ static void stranger_among_ours(void)
     EVENTUALLY(raw_number(world.raw, "LLEN holdfast_queue:{shared}") >= 2);
     for (int i = 0; i < TURNS; i++) {
         int64_t since = real_ms();
-        CHECK(stranger_takes());
+        CHECK(foreign_takes());
         longest = real_ms() - since > longest ? real_ms() - since : longest;
         CHECK_TEXT(raw_say(world.raw, "GET shared"), "theirs");
         raw_say(world.raw, "DEL shared");
@@ -83,7 +83,7 @@ static void stranger_among_ours(void)
         hf_close(clients[i]);
     check_nothing_left(0);
     CHECK(longest < SOON_MS);
-    report("a stranger asks, ours keep the queue full", longest, "its turn comes");
+    report("a foreign client polls, queue is full", longest, "granted");
 }
 
 /* Waits in a process of its own, to be killed. */
@@ -111,7 +111,7 @@ static void window_is_due(void)
     raw_call(world.raw, due, 4);
 }
 
-/* The one that was told to look at the end of the window is no more. */
+/* The first waiter, which was to ask at the end of the window, dies. */
 static void first_dies_in_window(void)
 {
     hf_op *op = NULL;
@@ -134,8 +134,8 @@ static void first_dies_in_window(void)
     int64_t since = real_ms();
     CHECK_RC(hf_release(waited(op), NULL), 0);
     CHECK(real_ms() - since < SOON_MS);
-    report("who is next dies in an open window", real_ms() - since,
-           "the next but one: 0");
+    report("the next waiter dies in an open window", real_ms() - since,
+           "the waiter behind it: 0");
     hf_close(next);
     hf_close(holder);
 }
@@ -151,9 +151,9 @@ static hf_op *wanted(hf_client *client, hf_want want)
     return op;
 }
 
-/* A waiter asks once more as soon as it listens to the channel: what changes before
- * that it sees without the look of each second. This returns after a look that came
- * later than the call: each look makes the record of the waiters live longer. */
+/* A waiter asks once more when its subscription is confirmed, and so sees a change
+ * before that without asking every second. This returns after a request that came later
+ * than this call: each request extends the TTL of the waiters' records. */
 static void looks_again(const char *name)
 {
     int64_t since = real_ms();
@@ -162,7 +162,7 @@ static void looks_again(const char *name)
     CHECK(real_ms() - since < SOON_MS);
 }
 
-/* Its spin lock: gone without a word, long before its lease ends. */
+/* Redisson's spin lock: released without a message, long before its lease ends. */
 static void silent_release(void)
 {
     world_start(NULL);
@@ -180,7 +180,7 @@ static void silent_release(void)
     CHECK_RC(hf_release(waited(op), NULL), 0);
     CHECK_RC(hf_release(waited(fair), NULL), 0);
     CHECK(real_ms() - since < SOON_MS);
-    report("a foreign holder lets go silently", real_ms() - since, "granted: 0");
+    report("a foreign holder releases silently", real_ms() - since, "granted: 0");
     hf_close(client);
     check_nothing_left(0);
 }
@@ -222,11 +222,11 @@ static void option_needs_layout(void)
     hf_close(client);
 }
 
-const struct fault_case stranger_cases[] = {
-    { "stranger-among-ours", stranger_among_ours },
-    { "stranger-first-dies", first_dies_in_window },
+const struct fault_case foreign_cases[] = {
+    { "foreign-among-ours", foreign_among_ours },
+    { "foreign-first-dies", first_dies_in_window },
     { "silent-release", silent_release },
     { "silent-downgrade", silent_downgrade },
-    { "stranger-option", option_needs_layout },
+    { "foreign-option", option_needs_layout },
     { NULL, NULL },
 };
