@@ -205,7 +205,7 @@ bool hf__stream_pump(struct hf_stream *stream, int64_t deadline_ns)
     return now_ns < deadline_ns;
 }
 
-/* hf__redis_conn_open() waits with it between attempts; here it only moves the clock. */
+/* hf__redis_conn_open() waits with it between attempts; here it moves the clock. */
 int poll(struct pollfd *fds, nfds_t count, int timeout)
 {
     (void)fds, (void)count;
