@@ -128,7 +128,7 @@ void cli_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void cli_verbose(struct args *args, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* ---- The end (ending.c) ---------------------------------------------------------- */
+/* ---- The end (exit_timer.c) ------------------------------------------------------ */
 
 #define CLOSE_MS 150 /* for the store to confirm what it was told last */
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What `holdfast top` shows: totals, one line per lock, and the keys. Pure: from a view
- * and the size of the screen to text; top.c has the terminal.
+ * and the size of the screen to text; cmd_top.c has the terminal.
  *
  * A column has a width in columns of the terminal. What does not fit is cut and ends
  * with "~". On narrow screens the token goes first, then the kind, then the oldest

@@ -3,7 +3,7 @@
 #ifndef HOLDFAST_CLI_FRAME_H
 #define HOLDFAST_CLI_FRAME_H
 
-#include "look.h"
+#include "view.h"
 
 enum frame_sort { SORT_NAME, SORT_WAITERS, SORT_HELD, SORT_TOKEN };
 

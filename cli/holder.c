@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Who holds what we want, in words: "held for 4m12s by db3 pid 8123 backup.sh". For the
- * messages that a lock could not be had, and for the line while we wait (line.c).
+ * messages that a lock could not be had, and for the line while we wait (status_line.c).
  */
-#include "look.h"
+#include "view.h"
 
 #include <inttypes.h>
 #include <string.h>

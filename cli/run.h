@@ -2,14 +2,14 @@
 /*
  * What the files of `holdfast run` share.
  *
- *   run.c        options, exit code
- *   around.c     the environment, and the runs around this one (--reentrant)
+ *   cmd_run.c        options, exit code
+ *   nested.c     the environment, and the runs around this one (--reentrant)
  *   waiting.c    the acquire, the release
- *   line.c       the line that is shown while it waits
+ *   status_line.c       the line that is shown while it waits
  *   supervise.c  the loop while the command runs: hold, signals, warden
  *   warden.c     the process between us and the command, which ends it in time
  *   child.c      the moment before exec, the terminal, job control
- *   lost.c       ending a tree of processes
+ *   proctree.c       ending a tree of processes
  *
  * Three processes: holdfast has the hold; its child, the warden, has no lock, no
  * terminal and no open file, only a deadline on a shared page; the warden's child is
@@ -122,7 +122,7 @@ int warden_read(struct warden *warden, struct report *ret_report);
 void warden_wake(struct warden *warden);
 void warden_done(struct warden *warden);
 
-/* ---- Ending a tree (lost.c) ------------------------------------------------------ */
+/* ---- Ending a tree (proctree.c) -------------------------------------------------- */
 
 /* Asks group and all descendants of this process to end (TERM, and CONT so that they
  * can). */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the commands that look at locks share (look.h): the view, words, and JSON.
+ * What the commands that look at locks share (view.h): the view, words, and JSON.
  *
  * The JSON, the same for ls, show and top:
  *
@@ -18,7 +18,7 @@
  * milliseconds, tokens and versions numbers. null: not known, or it has none (token and
  * lease of a waiter, place of a holder, lease of a hold without one).
  */
-#include "look.h"
+#include "view.h"
 #include "utf8.h"
 
 #include <stdlib.h>

@@ -34,7 +34,7 @@ int signals_all(struct signals *signals);
 /* The next signal, or 0. */
 int signals_next(struct signals *signals);
 
-/* ---- The line (line.c) ----------------------------------------------------------- */
+/* ---- The line (status_line.c) ---------------------------------------------------- */
 
 #define LINE_MAX 512
 

@@ -19,7 +19,7 @@
  * Ends with a signal, after closing the client, or when nobody reads stdout any more.
  */
 #include "commands.h"
-#include "look.h"
+#include "view.h"
 
 #include <errno.h>
 #include <poll.h>

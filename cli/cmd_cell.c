@@ -9,8 +9,8 @@
  * value is null if it is not text; base64 is always there.
  */
 #include "commands.h"
-#include "look.h"
 #include "utf8.h"
+#include "view.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -9,7 +9,7 @@
  * message; the end of the socket is its end. The URL reaches it through the
  * environment, because it may hold a password.
  */
-#include "look.h"
+#include "view.h"
 #include "waiting.h"
 
 #include <errno.h>

@@ -14,7 +14,7 @@
  *    "handover_ns": {"p50": 9100, "p99": 30200, "count": 812}}
  */
 #include "commands.h"
-#include "look.h"
+#include "view.h"
 
 #include <pthread.h>
 #include <semaphore.h>

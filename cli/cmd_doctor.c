@@ -16,7 +16,7 @@
  * else why it could not be examined.
  */
 #include "commands.h"
-#include "look.h"
+#include "view.h"
 
 #include <time.h>
 

@@ -4,7 +4,7 @@
  * when it is itself within the command of another run (--reentrant).
  *
  * HOLDFAST_NAME and HOLDFAST_TOKEN are those of the nearest run. HOLDFAST_RUN_ID has
- * the ids of all of them, which nobody else is to release (hold.c). HOLDFAST_OUTER has
+ * the ids of all of them, which nobody else is to release (cmd_hold.c). HOLDFAST_OUTER has
  * the runs around the nearest one, a line each: names, a tab, tokens. None of it is
  * believed: what it says is held counts only if the store shows that holder, with that
  * token, and the holder is a process above us. Then its warden ends us with its

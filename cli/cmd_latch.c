@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * `holdfast latch` and `holdfast sem`: count-down latches, and a look at semaphores.
+ * `holdfast latch`: count-down latches.
  *
- * stdout gets the bare result, fit for $(...): what is left of a latch. The JSON:
+ * stdout gets the bare count that is left, fit for $(...). The JSON of latch show:
  *
- *   latch show  {"url": ..., "name": ..., "left": 3, "open": false}
- *   sem show    {"url": ..., "name": ..., "limit": 4, "available": 1, "holders": [...],
- *                "waiters": [...]}; limit and available are null if nobody uses it
+ *   {"url": ..., "name": ..., "left": 3, "open": false}
  */
 #include "commands.h"
-#include "look.h"
+#include "view.h"
 #include "waiting.h"
 
 #include <errno.h>
@@ -24,8 +22,6 @@ static const struct option json_options[] = {
     { "json", 0, OPT_FLAG, NULL, "print JSON", 0, 0 },
     { NULL, 0, OPT_FLAG, NULL, NULL, 0, 0 },
 };
-
-/* ---- latch ----------------------------------------------------------------------- */
 
 /* A whole number from 1, or 0 after a message. */
 static uint32_t read_count(struct args *args, const char *text)
@@ -205,96 +201,6 @@ const struct command cmd_latch_show = {
              "one that was never set. `holdfast show` also lists who waits for it.",
     .options = json_options,
     .run = run_latch_show,
-    .min_operands = 1,
-    .max_operands = 1,
-};
-
-/* ---- sem ------------------------------------------------------------------------- */
-
-static void sem_json(struct args *args, const struct lock *lock)
-{
-    static const struct lock nobody;
-    struct json *json = look_json(args, args_operand(args, 0));
-    uint32_t available;
-
-    if (lock && lock_available(lock, &available)) {
-        json_number(json, "limit", lock_limit(lock));
-        json_number(json, "available", available);
-    } else {
-        json_null(json, "limit");
-        json_null(json, "available");
-    }
-    if (!lock)
-        lock = &nobody;
-    entries_json(json, "holders", lock->holders, lock->holder_count);
-    entries_json(json, "waiters", lock->waiters, lock->waiter_count);
-    json_end(json);
-}
-
-static void sem_print(const struct lock *lock)
-{
-    static const char *const heads[] = { "AVAILABLE", "LIMIT", "HOLDERS", "WAITERS",
-                                         NULL };
-    struct table *table;
-    uint32_t available;
-
-    if (!lock || !lock_available(lock, &available)) {
-        puts("free: nobody holds a permit, nobody waits");
-        return;
-    }
-    table = table_new(heads);
-    table_cell(table, "%u", available);
-    table_cell(table, "%u", lock_limit(lock));
-    table_cell(table, "%zu", lock->holder_count);
-    table_cell(table, "%zu", lock->waiter_count);
-    table_print(table, stdout);
-    table_free(table);
-}
-
-static int run_sem_show(struct args *args)
-{
-    const char *name = args_operand(args, 0);
-    int code = EXIT_DONE;
-    hf_client *client = cli_open(args, NULL, &code);
-    const struct lock *lock;
-    struct view view;
-    uint32_t available;
-    hf_error why;
-
-    if (!client)
-        return code;
-    if (view_take(client, name, false, &view, &why) != 0) {
-        code = cli_fail(args, name, &why);
-        goto out;
-    }
-    lock = view.lock_count ? &view.locks[0] : NULL;
-    if (lock && !lock_available(lock, &available)) {
-        why.code = HF_EMISMATCH;
-        snprintf(why.text, sizeof why.text, "it is no semaphore but of kind %s",
-                 lock_kind_name(lock));
-        code = cli_fail(args, name, &why);
-    } else if (args_get(args, "json")->flag) {
-        sem_json(args, lock);
-    } else {
-        sem_print(lock);
-    }
-    view_done(&view);
-out:
-    hf_close(client);
-    return code;
-}
-
-const struct command cmd_sem_show = {
-    .name = "sem show",
-    .operands = "NAME",
-    .summary = "show how many permits of a semaphore are free",
-    .group = "objects",
-    .about = "Shows how many permits of the semaphore NAME are free, out of how many. "
-             "The limit is what its users say (--permits K/N): of one that nobody uses "
-             "it is not known. `holdfast show` lists who holds and who waits; permits "
-             "are taken with `holdfast run` and `holdfast acquire`.",
-    .options = json_options,
-    .run = run_sem_show,
     .min_operands = 1,
     .max_operands = 1,
 };

@@ -6,7 +6,7 @@
  * looked is not taken from the wrong one. break insists on it.
  */
 #include "commands.h"
-#include "look.h"
+#include "view.h"
 
 #define WHERE "`holdfast show NAME` shows the token of each holder"
 

@@ -4,7 +4,7 @@
  * JSON: {"version": "0.1.0", "stores": ["mem", "file"]}.
  */
 #include "commands.h"
-#include "look.h"
+#include "view.h"
 
 #include <string.h>
 

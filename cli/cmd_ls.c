@@ -4,8 +4,8 @@
  * view.c describes. Names, notes and programs come from strangers; table.c and json.c
  * escape them.
  */
-#include "look.h"
 #include "commands.h"
+#include "view.h"
 
 static void print_json(struct args *args, const struct view *view)
 {

@@ -4,8 +4,8 @@
  * top, watch and sem read; view.c. Filled by view_take(), emptied by view_done(); the
  * entries belong to the view.
  */
-#ifndef HOLDFAST_CLI_LOOK_H
-#define HOLDFAST_CLI_LOOK_H
+#ifndef HOLDFAST_CLI_VIEW_H
+#define HOLDFAST_CLI_VIEW_H
 
 #include "cli.h"
 
@@ -73,7 +73,7 @@ void entries_json(struct json *json, const char *key, const hf_entry *const *ent
                   size_t count);
 void view_json(struct json *json, const struct view *view);
 
-/* The stores of this build as "stores": [...]; version.c. */
+/* The stores of this build as "stores": [...]; cmd_version.c. */
 void stores_json(struct json *json);
 
 #endif
