@@ -251,7 +251,7 @@ static void add_options(struct args *args, const struct option *options)
 }
 
 /* It may be a URL, whose option was forgotten. */
-static int one_too_many(struct args *args, const char *operand)
+static int operand_surplus(struct args *args, const char *operand)
 {
     char shown[256];
 
@@ -269,7 +269,7 @@ static int check_operands(struct args *args)
                          count == 0 ? "an operand is missing" : "operands are missing",
                          command->name, command->operands);
     if (command->max_operands >= 0 && count > (size_t)command->max_operands)
-        return one_too_many(args, args->operands[command->max_operands]);
+        return operand_surplus(args, args->operands[command->max_operands]);
     if (args_get(args, "url")->count > 1)
         return cli_usage(args, "more than one --url: quorum is not there yet");
     return 0;

@@ -41,7 +41,7 @@ static void set_add(sigset_t *set, const int *list)
     }
 }
 
-static int signals_take(struct signals *signals, const sigset_t *set)
+static int signals_redirect(struct signals *signals, const sigset_t *set)
 {
     if (sigprocmask(SIG_BLOCK, set, NULL) != 0)
         return -1;
@@ -64,7 +64,7 @@ int signals_begin(struct signals *signals)
     sigaction(SIGPIPE, &ignore, &signals->pipe);
     sigemptyset(&set);
     set_add(&set, ending);
-    return signals_take(signals, &set);
+    return signals_redirect(signals, &set);
 }
 
 int signals_all(struct signals *signals)
@@ -74,7 +74,7 @@ int signals_all(struct signals *signals)
     sigemptyset(&set);
     set_add(&set, ending);
     set_add(&set, others);
-    if (signals_take(signals, &set) != 0)
+    if (signals_redirect(signals, &set) != 0)
         return -1;
     sigemptyset(&set);
     sigaddset(&set, SIGTTOU); /* or we could not take the terminal back */
@@ -103,7 +103,7 @@ static bool is_pipe(int fd)
 void terminal_find(struct terminal *terminal)
 {
     terminal->fd = open("/dev/tty", O_RDWR | O_CLOEXEC | O_NOCTTY);
-    terminal->lazily =
+    terminal->on_demand =
         terminal->fd >= 0 && (is_pipe(STDIN_FILENO) || is_pipe(STDOUT_FILENO));
 }
 
@@ -134,11 +134,11 @@ void terminal_done(struct terminal *terminal)
 /* ---- Job control ----------------------------------------------------------------- */
 
 /* Returns when somebody continues us; at once if nobody could (an orphaned group). */
-static void stop_ourselves(const struct terminal *terminal, int signal)
+static void stop_self(const struct terminal *terminal, int signal)
 {
     /* The rest of our group is where the terminal would have sent it without us. In a
      * pipeline it did, and SIGSTOP came from elsewhere. */
-    bool all = !terminal->lazily && signal != SIGSTOP;
+    bool all = !terminal->on_demand && signal != SIGSTOP;
     struct timespec none = { 0, 0 };
     sigset_t set, before;
 
@@ -154,7 +154,7 @@ static void stop_ourselves(const struct terminal *terminal, int signal)
 
 void job_continued(const struct terminal *terminal, pid_t group)
 {
-    if (!terminal->lazily)
+    if (!terminal->on_demand)
         terminal_give(terminal, group);
     kill(-group, SIGCONT);
 }
@@ -170,7 +170,7 @@ void job_stopped(const struct terminal *terminal, pid_t group, int signal)
         return;
     }
     terminal_take(terminal, group);
-    stop_ourselves(terminal, signal);
+    stop_self(terminal, signal);
     if (had_it)
         terminal_give(terminal, group);
     job_continued(terminal, group);
@@ -179,7 +179,7 @@ void job_stopped(const struct terminal *terminal, pid_t group, int signal)
 /* ---- The command ----------------------------------------------------------------- */
 
 /* Between vfork and exec: our memory is the caller's, who sleeps. */
-static void child_become(const struct child_plan *plan, pid_t parent)
+static void child_exec(const struct child_plan *plan, pid_t parent)
 {
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -198,12 +198,12 @@ static void child_become(const struct child_plan *plan, pid_t parent)
 pid_t child_start(const struct child_plan *plan)
 {
     pid_t parent = getpid();
-    /* Half the cost of fork(), and every run pays it. What child_become() calls is
+    /* Half the cost of fork(), and every run pays it. What child_exec() calls is
      * async-signal-safe and writes nothing but *ret_errno, which is to be shared. */
     pid_t pid = vfork(); /* NOLINT(clang-analyzer-security.insecureAPI.vfork) */
 
     if (pid == 0)
-        child_become(plan, parent); /* NOLINT(clang-analyzer-unix.Vfork) */
+        child_exec(plan, parent); /* NOLINT(clang-analyzer-unix.Vfork) */
     if (pid > 0)
         setpgid(pid, pid); /* if vfork() is fork(), it may not have come to that yet */
     return pid;

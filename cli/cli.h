@@ -113,8 +113,8 @@ hf_client *cli_open(struct args *args, const hf_options *options, int *ret_exit)
  * code that belongs to the error. `what` may be NULL. */
 int cli_fail(struct args *args, const char *what, const hf_error *why);
 /* The same line, with its newline, for later. */
-void cli_line(struct args *args, const char *what, const hf_error *why, char *buffer,
-              size_t size);
+void cli_error_line(struct args *args, const char *what, const hf_error *why,
+                    char *buffer, size_t size);
 /* cli_fail() for a lock that somebody else holds: says who, if the store tells within a
  * moment. Returns `code`. The last thing but closing the client (holder.c). */
 int cli_fail_held(struct args *args, hf_client *client, const char *what,
@@ -133,9 +133,9 @@ void cli_verbose(struct args *args, const char *format, ...)
 #define CLOSE_MS 150 /* for the store to confirm what it was told last */
 
 /* Ends the process with `code` after that time, wherever it is by then, and writes
- * `line` to stderr before (NULL: nothing). exit_not() takes it back. */
-void exit_soon(int64_t ms, int code, const char *line);
-void exit_not(void);
+ * `line` to stderr before (NULL: nothing). exit_timer_stop() takes it back. */
+void exit_timer_start(int64_t ms, int code, const char *line);
+void exit_timer_stop(void);
 /* Dies of the signal, as if it had never been caught. Safe in a handler. */
 _Noreturn void die_by(int number);
 /* hf_close() that waits CLOSE_MS at most; returns `code`. The last thing a command

@@ -246,7 +246,7 @@ static void print_text(const struct bench *b, const char *url)
     double seconds = (double)b->time_ns / 1e9;
     char safe[1024];
 
-    text_safe(url, safe, sizeof safe);
+    text_escape(url, safe, sizeof safe);
     printf("%s, %g s for each line:\n", safe, seconds);
     printf("free lock, one thread            %12.0f acquire + release per second\n",
            b->pairs_per_s);
@@ -262,7 +262,7 @@ static void print_text(const struct bench *b, const char *url)
 
 static void print_json(struct args *args, const struct bench *b)
 {
-    struct json *json = look_json(args, b->name);
+    struct json *json = json_document(args, b->name);
 
     json_number(json, "time_ms", b->time_ns / 1000000);
     json_number(json, "pairs_per_second", (int64_t)b->pairs_per_s);
@@ -324,7 +324,7 @@ static int run_bench(struct args *args)
     }
     hf_close(b.other);
     hf_close(b.client);
-    look_url(args, url, sizeof url);
+    store_url(args, url, sizeof url);
     if (code == EXIT_DONE && args_get(args, "json")->flag)
         print_json(args, &b);
     else if (code == EXIT_DONE)

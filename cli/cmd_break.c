@@ -11,8 +11,8 @@
 #define WHERE "`holdfast show NAME` shows the token of each holder"
 
 /* Says with -v whom it hit. */
-static void say_whom(struct args *args, hf_client *client, const char *name,
-                     uint64_t token, const char *what)
+static void verbose_holders(struct args *args, hf_client *client, const char *name,
+                            uint64_t token, const char *what)
 {
     struct view view;
     char who[400];
@@ -25,7 +25,7 @@ static void say_whom(struct args *args, hf_client *client, const char *name,
 
         if (token && holder->token != token)
             continue;
-        entry_who(holder, who, sizeof who);
+        entry_describe(holder, who, sizeof who);
         cli_verbose(args, "%s: %s %s, token %llu", name, what, who,
                     (unsigned long long)holder->token);
     }
@@ -58,7 +58,7 @@ static int run_break(struct args *args)
     client = cli_open(args, NULL, &code);
     if (!client)
         return code;
-    say_whom(args, client, name, token->number, "taking it away from");
+    verbose_holders(args, client, name, token->number, "taking it away from");
     if (hf_evict(client, name, token->number, &why) != 0)
         code = fail_holder(args, "break", name, token->number, &why);
     hf_close(client);
@@ -103,7 +103,7 @@ static int run_revoke(struct args *args)
 
     if (!client)
         return code;
-    say_whom(args, client, name, token, "asking");
+    verbose_holders(args, client, name, token, "asking");
     if (hf_revoke(client, name, token, &why) != 0)
         code = fail_holder(args, "revoke", name, token, &why);
     hf_close(client);

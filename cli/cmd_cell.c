@@ -56,7 +56,7 @@ static char *base64(const unsigned char *data, size_t len)
 
 static void cell_json(struct args *args, const void *data, size_t len, uint64_t version)
 {
-    struct json *json = look_json(args, args_operand(args, 0));
+    struct json *json = json_document(args, args_operand(args, 0));
     char *encoded = base64(data, len);
 
     json_token(json, "version", version);
@@ -68,7 +68,7 @@ static void cell_json(struct args *args, const void *data, size_t len, uint64_t 
 
 /* A value may have been written by a stranger: on a terminal it is shown as text, with
  * whatever else is in it as \xNN. */
-static void put_shown(const char *data, size_t len)
+static void print_escaped(const char *data, size_t len)
 {
     for (size_t at = 0; at < len;) {
         uint32_t code = 0;
@@ -106,7 +106,7 @@ static int run_cell_get(struct args *args)
     if (args_get(args, "json")->flag)
         cell_json(args, data, len, version);
     else if (isatty(STDOUT_FILENO) && !args_get(args, "raw")->flag)
-        put_shown(data, len);
+        print_escaped(data, len);
     else
         fwrite(data, 1, len, stdout);
     hf_free(data);

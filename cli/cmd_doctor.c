@@ -24,7 +24,7 @@ static const struct {
     uint64_t bit;
     const char *name; /* for JSON */
     const char *words;
-} abilities[] = {
+} capabilities_known[] = {
     { HF_CAP_MUTEX, "mutex", "mutex" },
     { HF_CAP_FAIR, "fair", "fair mutex" },
     { HF_CAP_RW, "rw", "read and write locks" },
@@ -45,9 +45,9 @@ static const struct {
     { HF_CAP_DIAGNOSE, "diagnose", "examining itself for traps" },
 };
 
-#define ABILITY_COUNT (sizeof abilities / sizeof *abilities)
+#define CAPABILITY_COUNT (sizeof capabilities_known / sizeof *capabilities_known)
 
-struct visit {
+struct examination {
     char url[512]; /* without secrets */
     uint64_t capabilities;
     int64_t open_us, round_trip_us; /* -1: not known */
@@ -84,43 +84,43 @@ static int round_trip(hf_client *client, int64_t *ret_us, hf_error *why)
     return rc;
 }
 
-static void examine(struct visit *visit, const char *url)
+static void examine(struct examination *exam, const char *url)
 {
     int64_t begin = now_us();
     hf_client *client = NULL;
 
-    visit->open_us = visit->round_trip_us = -1;
-    visit->rc = hf_open(url, NULL, &client, &visit->why);
-    if (visit->rc != 0)
+    exam->open_us = exam->round_trip_us = -1;
+    exam->rc = hf_open(url, NULL, &client, &exam->why);
+    if (exam->rc != 0)
         return;
-    visit->open_us = now_us() - begin;
-    visit->capabilities = hf_capabilities(client);
-    if (visit->capabilities & HF_CAP_INSPECT)
-        visit->rc = round_trip(client, &visit->round_trip_us, &visit->why);
+    exam->open_us = now_us() - begin;
+    exam->capabilities = hf_capabilities(client);
+    if (exam->capabilities & HF_CAP_INSPECT)
+        exam->rc = round_trip(client, &exam->round_trip_us, &exam->why);
     begin = now_us();
-    if (visit->rc == 0 && (visit->capabilities & HF_CAP_DIAGNOSE))
-        visit->rc = hf_diagnose(client, &visit->findings, &visit->why);
-    if (visit->rc == 0 && visit->findings && visit->round_trip_us < 0)
-        visit->round_trip_us = now_us() - begin;
+    if (exam->rc == 0 && (exam->capabilities & HF_CAP_DIAGNOSE))
+        exam->rc = hf_diagnose(client, &exam->findings, &exam->why);
+    if (exam->rc == 0 && exam->findings && exam->round_trip_us < 0)
+        exam->round_trip_us = now_us() - begin;
     hf_close(client);
 }
 
-static size_t count_level(const struct visit *visit, enum hf_level level)
+static size_t count_level(const struct examination *exam, enum hf_level level)
 {
     size_t count = 0;
 
-    for (size_t i = 0; i < hf_report_count(visit->findings); i++)
-        count += hf_report_finding(visit->findings, i)->level == (int32_t)level;
+    for (size_t i = 0; i < hf_report_count(exam->findings); i++)
+        count += hf_report_finding(exam->findings, i)->level == (int32_t)level;
     return count;
 }
 
-static int exit_of(const struct visit *visit)
+static int exit_of(const struct examination *exam)
 {
-    int code = cli_exit_of(visit->rc);
+    int code = cli_exit_of(exam->rc);
 
-    if (visit->rc != 0)
+    if (exam->rc != 0)
         return code == EXIT_BUSY ? EXIT_UNREACHABLE : code; /* 1 is for traps */
-    return count_level(visit, HF_TRAP) ? EXIT_BUSY : EXIT_DONE;
+    return count_level(exam, HF_TRAP) ? EXIT_BUSY : EXIT_DONE;
 }
 
 /* ---- JSON ------------------------------------------------------------------------ */
@@ -130,27 +130,27 @@ static const char *level_name(int32_t level)
     return level == HF_TRAP ? "trap" : level == HF_REMARK ? "remark" : "good";
 }
 
-static void error_json(struct json *json, const struct visit *visit)
+static void error_json(struct json *json, const struct examination *exam)
 {
-    if (visit->rc == 0) {
+    if (exam->rc == 0) {
         json_null(json, "error");
         return;
     }
     json_open(json, "error", '{');
-    json_text(json, "name", hf_error_name(visit->rc));
-    json_text(json, "text", visit->why.text);
+    json_text(json, "name", hf_error_name(exam->rc));
+    json_text(json, "text", exam->why.text);
     json_close(json);
 }
 
-static void findings_json(struct json *json, const struct visit *visit)
+static void findings_json(struct json *json, const struct examination *exam)
 {
-    if (!visit->findings) {
+    if (!exam->findings) {
         json_null(json, "findings");
         return;
     }
     json_open(json, "findings", '[');
-    for (size_t i = 0; i < hf_report_count(visit->findings); i++) {
-        const hf_finding *finding = hf_report_finding(visit->findings, i);
+    for (size_t i = 0; i < hf_report_count(exam->findings); i++) {
+        const hf_finding *finding = hf_report_finding(exam->findings, i);
 
         json_open(json, NULL, '{');
         json_text(json, "level", level_name(finding->level));
@@ -170,37 +170,38 @@ static void us_json(struct json *json, const char *key, int64_t us)
         json_null(json, key);
 }
 
-static void print_json(const struct visit *visit)
+static void print_json(const struct examination *exam)
 {
     struct json *json = json_new(stdout);
 
     json_open(json, NULL, '{');
     json_text(json, "version", hf_version());
     stores_json(json);
-    json_text(json, "url", visit->url);
-    json_bool(json, "reachable", visit->rc == 0);
-    error_json(json, visit);
-    us_json(json, "open_us", visit->open_us);
-    us_json(json, "round_trip_us", visit->round_trip_us);
+    json_text(json, "url", exam->url);
+    json_bool(json, "reachable", exam->rc == 0);
+    error_json(json, exam);
+    us_json(json, "open_us", exam->open_us);
+    us_json(json, "round_trip_us", exam->round_trip_us);
     json_open(json, "capabilities", '[');
-    for (size_t i = 0; i < ABILITY_COUNT; i++)
-        if (visit->capabilities & abilities[i].bit)
-            json_text(json, NULL, abilities[i].name);
+    for (size_t i = 0; i < CAPABILITY_COUNT; i++)
+        if (exam->capabilities & capabilities_known[i].bit)
+            json_text(json, NULL, capabilities_known[i].name);
     json_close(json);
-    findings_json(json, visit);
+    findings_json(json, exam);
     json_end(json);
 }
 
 /* ---- Text ------------------------------------------------------------------------ */
 
-static void print_abilities(const struct visit *visit, bool there, const char *head)
+static void print_capabilities(const struct examination *exam, bool there,
+                               const char *head)
 {
     const char *between = head;
 
-    for (size_t i = 0; i < ABILITY_COUNT; i++) {
-        if (!(visit->capabilities & abilities[i].bit) == there)
+    for (size_t i = 0; i < CAPABILITY_COUNT; i++) {
+        if (!(exam->capabilities & capabilities_known[i].bit) == there)
             continue;
-        printf("%s%s", between, abilities[i].words);
+        printf("%s%s", between, capabilities_known[i].words);
         between = ", ";
     }
     if (between != head)
@@ -214,26 +215,26 @@ static void print_finding(const hf_finding *finding)
         colours_on(stdout) && finding->level >= HF_GOOD && finding->level <= HF_TRAP;
     char safe[2048];
 
-    text_safe(finding->what, safe, sizeof safe);
+    text_escape(finding->what, safe, sizeof safe);
     printf("%s%-6s%s  %s: %s\n", colour ? colours[finding->level] : "",
            level_name(finding->level), colour ? "\033[0m" : "", finding->topic, safe);
     if (!finding->fix[0])
         return;
-    text_safe(finding->fix, safe, sizeof safe);
+    text_escape(finding->fix, safe, sizeof safe);
     printf("        fix: %s\n", safe);
 }
 
-static void print_findings(const struct visit *visit)
+static void print_findings(const struct examination *exam)
 {
-    size_t traps = count_level(visit, HF_TRAP);
-    size_t remarks = count_level(visit, HF_REMARK);
+    size_t traps = count_level(exam, HF_TRAP);
+    size_t remarks = count_level(exam, HF_REMARK);
 
-    if (!visit->findings) {
+    if (!exam->findings) {
         puts("This store cannot be examined for traps.");
         return;
     }
-    for (size_t i = 0; i < hf_report_count(visit->findings); i++)
-        print_finding(hf_report_finding(visit->findings, i));
+    for (size_t i = 0; i < hf_report_count(exam->findings); i++)
+        print_finding(hf_report_finding(exam->findings, i));
     if (traps + remarks == 0)
         puts("All good.");
     else
@@ -241,24 +242,24 @@ static void print_findings(const struct visit *visit)
                remarks == 1 ? "" : "s");
 }
 
-static void print_text(struct args *args, const struct visit *visit)
+static void print_text(struct args *args, const struct examination *exam)
 {
     char safe[1024];
 
     printf("holdfast %s, stores: %s\n", hf_version(), hf_stores());
-    if (visit->rc != 0) {
+    if (exam->rc != 0) {
         fflush(stdout);
-        cli_fail(args, visit->url, &visit->why);
+        cli_fail(args, exam->url, &exam->why);
         return;
     }
-    text_safe(visit->url, safe, sizeof safe);
-    printf("%s: opened in %.2f ms", safe, (double)visit->open_us / 1000);
-    if (visit->round_trip_us >= 0)
-        printf(", answers in %.2f ms", (double)visit->round_trip_us / 1000);
+    text_escape(exam->url, safe, sizeof safe);
+    printf("%s: opened in %.2f ms", safe, (double)exam->open_us / 1000);
+    if (exam->round_trip_us >= 0)
+        printf(", answers in %.2f ms", (double)exam->round_trip_us / 1000);
     putchar('\n');
-    print_abilities(visit, true, "can: ");
-    print_abilities(visit, false, "cannot: ");
-    print_findings(visit);
+    print_capabilities(exam, true, "can: ");
+    print_capabilities(exam, false, "cannot: ");
+    print_findings(exam);
 }
 
 /* ---- The command ----------------------------------------------------------------- */
@@ -267,22 +268,22 @@ static int run_doctor(struct args *args)
 {
     const char *given = args_operand(args, 0);
     const char *url = given ? given : args_url(args);
-    struct visit visit = { 0 };
+    struct examination exam = { 0 };
     int code;
 
     if (given && args_url(args))
         return cli_usage(args, "the URL was given twice");
     if (given)
-        url_without_secrets(given, visit.url, sizeof visit.url);
+        url_without_secrets(given, exam.url, sizeof exam.url);
     else
-        look_url(args, visit.url, sizeof visit.url);
-    examine(&visit, url);
+        store_url(args, exam.url, sizeof exam.url);
+    examine(&exam, url);
     if (args_get(args, "json")->flag)
-        print_json(&visit);
+        print_json(&exam);
     else
-        print_text(args, &visit);
-    code = exit_of(&visit);
-    hf_report_free(visit.findings);
+        print_text(args, &exam);
+    code = exit_of(&exam);
+    hf_report_free(exam.findings);
     return code;
 }
 

@@ -21,7 +21,7 @@
 /* ---- Which kind ------------------------------------------------------------------ */
 
 /* "2/10": two numbers from 1. */
-static bool read_share(const char *text, uint32_t *ret_part, uint32_t *ret_whole)
+static bool read_fraction(const char *text, uint32_t *ret_part, uint32_t *ret_whole)
 {
     unsigned long part, whole;
     char *end;
@@ -44,7 +44,7 @@ static int want_permits(struct args *args, const char *name, hf_want *ret_want)
     const char *text = args_get(args, "permits")->text;
     uint32_t permits, limit;
 
-    if (!read_share(text, &permits, &limit))
+    if (!read_fraction(text, &permits, &limit))
         return cli_usage(args, "--permits: \"%s\" is not K/N with 1 <= K <= N", text);
     if (permits > limit)
         return cli_usage(args,
@@ -145,7 +145,7 @@ static void print_json(const char *id, uint64_t token, int64_t ttl_ms)
 }
 
 /* Prints id and token, and leaves the hold to itself; or gives it back. */
-static int hand_out(struct args *args, const char *what, hf_hold *hold)
+static int id_hand_out(struct args *args, const char *what, hf_hold *hold)
 {
     char id[HF_ID_MAX];
     hf_error why;
@@ -200,11 +200,11 @@ static int acquire_wait(struct args *args, hf_client *client, const hf_want *wan
     }
     if (hf_acquire_async(client, want, 1, options, wait_acquired, &wait, &wait.op,
                          &wait.why) == 0)
-        wait_end(&wait);
+        wait_finish(&wait);
     if (wait.signal)
         return wait_signalled(&wait);
     if (wait.hold)
-        code = hand_out(args, want->name, wait.hold);
+        code = id_hand_out(args, want->name, wait.hold);
     else if (wait.why.code == HF_EBUSY || wait.why.code == HF_ETIMEOUT)
         code = cli_fail_held(args, client, want->name, want, 1, &wait.why,
                              cli_exit_of(wait.why.code));
@@ -393,7 +393,7 @@ static int run_extend(struct args *args)
         return code;
     hold = adopt(args, client, ttl_ms, &code);
     if (hold)
-        code = hand_out(args, "extend", hold);
+        code = id_hand_out(args, "extend", hold);
     hf_close(client);
     return code;
 }

@@ -133,7 +133,7 @@ static int run_latch_wait(struct args *args)
     }
     rc = hf_latch_wait_async(wait.client, name, asked->given ? asked->ms : HF_FOREVER,
                              wait_done, &wait, &wait.op, &wait.why);
-    rc = rc ? rc : wait_end(&wait);
+    rc = rc ? rc : wait_finish(&wait);
     if (wait.signal)
         return wait_signalled(&wait);
     if (rc == HF_EBUSY)
@@ -180,7 +180,7 @@ static int run_latch_show(struct args *args)
     if (hf_latch_count(client, args_operand(args, 0), &left, &why) != 0) {
         code = cli_fail(args, args_operand(args, 0), &why);
     } else if (args_get(args, "json")->flag) {
-        struct json *json = look_json(args, args_operand(args, 0));
+        struct json *json = json_document(args, args_operand(args, 0));
 
         json_number(json, "left", left);
         json_bool(json, "open", left == 0);

@@ -9,7 +9,7 @@
 
 static void print_json(struct args *args, const struct view *view)
 {
-    struct json *json = look_json(args, NULL);
+    struct json *json = json_document(args, NULL);
 
     view_json(json, view);
     json_end(json);
@@ -29,12 +29,14 @@ static void print_locks(const struct view *view)
 
         table_cell(table, "%s", lock->name);
         table_cell(table, "%s", lock_kind_name(lock));
-        lock_state(lock, text, sizeof text);
+        lock_describe(lock, text, sizeof text);
         table_cell(table, "%s", text);
-        cell_ms(oldest_ms(lock->holders, lock->holder_count), "-", text, sizeof text);
+        cell_duration(oldest_ms(lock->holders, lock->holder_count), "-", text,
+                      sizeof text);
         table_cell(table, "%s", text);
         table_cell(table, "%zu", lock->waiter_count);
-        cell_ms(oldest_ms(lock->waiters, lock->waiter_count), "-", text, sizeof text);
+        cell_duration(oldest_ms(lock->waiters, lock->waiter_count), "-", text,
+                      sizeof text);
         table_cell(table, "%s", text);
     }
     table_print(table, stdout);
@@ -114,13 +116,13 @@ static void row_add(struct table *table, const hf_entry *entry)
     else
         table_cell(table, "-");
     table_cell(table, "%s", entry->program[0] ? entry->program : "-");
-    cell_ms(entry->since_ms, "-", text, sizeof text);
+    cell_duration(entry->since_ms, "-", text, sizeof text);
     table_cell(table, "%s", text);
     if (holds)
         table_cell(table, "%llu", (unsigned long long)entry->token);
     else
         table_cell(table, "-");
-    cell_ms(holds ? entry->left_ms : -1, "-", text, sizeof text);
+    cell_duration(holds ? entry->left_ms : -1, "-", text, sizeof text);
     table_cell(table, "%s", text);
     table_cell(table, "%s", entry->note[0] ? entry->note : "-");
 }

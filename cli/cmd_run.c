@@ -254,7 +254,7 @@ static int run_parse(struct run *run)
 
 /* ---- All of it ------------------------------------------------------------------- */
 
-int run_refused(struct run *run, const hf_error *why)
+int run_not_acquired(struct run *run, const hf_error *why)
 {
     const struct value *code = args_get(run->args, "conflict-exit-code");
     bool conflict = why->code == HF_EBUSY || why->code == HF_ETIMEOUT;
@@ -271,7 +271,7 @@ int run_refused(struct run *run, const hf_error *why)
 
 /* The terminal's Ctrl-C ended the command. Without us it would have reached our group
  * as well: a script that we are part of has to end, too. */
-static void die_of(int signal)
+static void die_with_group(int signal)
 {
     struct rlimit no_core = { 0, 0 };
     sigset_t set;
@@ -293,7 +293,7 @@ static const char *program_of(const struct run *run)
 }
 
 /* All we want is held around us, by a run whose warden sees to us as well. */
-static int run_directly(struct run *run)
+static int run_without_lock(struct run *run)
 {
     run_export(run);
     hf_close(run->client);
@@ -312,11 +312,11 @@ static int run_under_lock(struct run *run, int *ret_signal)
     run->client = cli_open(run->args, &client, &code);
     if (!run->client)
         return code;
-    code = run_cover(run);
+    code = run_reuse_outer(run);
     if (code != 0)
         goto out;
     if (run->count == 0)
-        return run_directly(run);
+        return run_without_lock(run);
     if (signals_begin(&signals) != 0) {
         cli_say("run: %s", strerror(errno));
         code = EXIT_INTERNAL;
@@ -348,7 +348,7 @@ static int run_run(struct args *args)
         free((char *)run.wants[i].stripe_key);
     free(run.names);
     if (signal)
-        die_of(signal);
+        die_with_group(signal);
     if (run.given_up)
         _exit(code);
     return code;

@@ -13,7 +13,7 @@
 static void sem_json(struct args *args, const struct lock *lock)
 {
     static const struct lock nobody;
-    struct json *json = look_json(args, args_operand(args, 0));
+    struct json *json = json_document(args, args_operand(args, 0));
     uint32_t available;
 
     if (lock && lock_available(lock, &available)) {

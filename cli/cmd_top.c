@@ -31,14 +31,14 @@
 
 /* ---- Signals --------------------------------------------------------------------- */
 
-static volatile sig_atomic_t ended_by, stop_asked, continued, resized, looking;
+static volatile sig_atomic_t ended_by, stop_asked, continued, resized, refreshing;
 
-static void terminal_give_back(void);
+static void terminal_restore(void);
 
-static void note_signal(int number)
+static void on_signal(int number)
 {
-    if (looking) { /* the store may not answer: do not wait for it */
-        terminal_give_back();
+    if (refreshing) { /* the store may not answer: do not wait for it */
+        terminal_restore();
         die_by(number);
     }
     if (number == SIGTSTP)
@@ -58,7 +58,7 @@ static const int caught[] = { SIGINT,  SIGTERM, SIGHUP,  SIGQUIT,
 
 static void catch_signals(sigset_t *ret_before)
 {
-    struct sigaction action = { .sa_handler = note_signal };
+    struct sigaction action = { .sa_handler = on_signal };
     sigset_t blocked;
 
     sigemptyset(&blocked);
@@ -71,7 +71,7 @@ static void catch_signals(sigset_t *ret_before)
 }
 
 /* Takes the signal as if we had never caught it: die of it, or stop until SIGCONT. */
-static void take_signal(int number)
+static void signal_default(int number)
 {
     struct sigaction action = { .sa_handler = SIG_DFL }, before;
     sigset_t only, mask;
@@ -115,7 +115,7 @@ static void terminal_say(const char *text)
     terminal_write(text, strlen(text));
 }
 
-static void terminal_take(void)
+static void terminal_setup(void)
 {
     struct termios mode;
 
@@ -133,7 +133,7 @@ static void terminal_take(void)
     terminal_say("\033[?1049h\033[?25l\033[H\033[2J");
 }
 
-static void terminal_give_back(void)
+static void terminal_restore(void)
 {
     if (!terminal.ours)
         return;
@@ -148,8 +148,8 @@ static void terminal_open(void)
     terminal.key_fd = STDIN_FILENO;
     if (!isatty(STDIN_FILENO))
         terminal.key_fd = open("/dev/tty", O_RDONLY | O_CLOEXEC | O_NOCTTY);
-    atexit(terminal_give_back);
-    terminal_take();
+    atexit(terminal_restore);
+    terminal_setup();
 }
 
 static void terminal_size(struct frame *frame)
@@ -189,7 +189,7 @@ static int64_t now_ms(void)
 
 /* A look that fails leaves the old view on the screen, and says so. */
 /* The signals that end us are let in for the time of a look. */
-static void ending_signals(int how)
+static void ending_signals_mask(int how)
 {
     sigset_t set;
 
@@ -199,22 +199,22 @@ static void ending_signals(int how)
     for (size_t i = 0; i < ENDING_COUNT; i++)
         sigaddset(&set, caught[i]);
     if (how == SIG_UNBLOCK)
-        looking = 1;
+        refreshing = 1;
     sigprocmask(how, &set, NULL);
     if (how == SIG_BLOCK)
-        looking = 0;
+        refreshing = 0;
 }
 
-static int look(struct top *top)
+static int refresh(struct top *top)
 {
     struct view view;
     time_t now = time(NULL);
     struct tm parts;
     int rc;
 
-    ending_signals(SIG_UNBLOCK);
+    ending_signals_mask(SIG_UNBLOCK);
     rc = view_take(top->client, top->prefix, true, &view, &top->why);
-    ending_signals(SIG_BLOCK);
+    ending_signals_mask(SIG_BLOCK);
     localtime_r(&now, &parts);
     strftime(top->clock, sizeof top->clock, "%H:%M:%S", &parts);
     top->frame.clock = top->clock;
@@ -304,17 +304,17 @@ static bool take_keys(struct top *top)
     return true;
 }
 
-static void take_notes(void)
+static void handle_signals(void)
 {
     if (stop_asked) {
         stop_asked = 0;
-        terminal_give_back();
-        take_signal(SIGTSTP);
+        terminal_restore();
+        signal_default(SIGTSTP);
         continued = 1;
     }
     if (continued) {
         continued = 0;
-        terminal_take();
+        terminal_setup();
     }
     if (resized) {
         resized = 0;
@@ -323,7 +323,7 @@ static void take_notes(void)
 }
 
 /* Draws and waits, again after each key and signal, until the next look is due. */
-static bool attend(struct top *top, int64_t until, const sigset_t *mask)
+static bool draw_and_wait(struct top *top, int64_t until, const sigset_t *mask)
 {
     for (;;) {
         int64_t left = until - now_ms();
@@ -337,7 +337,7 @@ static bool attend(struct top *top, int64_t until, const sigset_t *mask)
             return false;
         if (ended_by)
             return false;
-        take_notes();
+        handle_signals();
         if (keys.revents && !take_keys(top))
             return false;
     }
@@ -348,14 +348,14 @@ static int run_live(struct top *top)
     sigset_t before;
     int64_t next;
 
-    if (look(top) != 0)
+    if (refresh(top) != 0)
         return cli_fail(top->args, NULL, &top->why);
     catch_signals(&before);
     terminal_open();
-    for (next = now_ms() + top->every_ms; attend(top, next, &before);
+    for (next = now_ms() + top->every_ms; draw_and_wait(top, next, &before);
          next = now_ms() + top->every_ms)
-        look(top);
-    terminal_give_back();
+        refresh(top);
+    terminal_restore();
     return EXIT_DONE;
 }
 
@@ -369,7 +369,7 @@ static void print_once(struct top *top)
         frame_plain(stdout, &top->frame, &top->view);
         return;
     }
-    json = look_json(top->args, NULL);
+    json = json_document(top->args, NULL);
     view_json(json, &top->view);
     json_end(json);
 }
@@ -393,7 +393,7 @@ static int run_plain(struct top *top)
     if (again)
         signal(SIGPIPE, SIG_IGN);
     do {
-        if (look(top) != 0)
+        if (refresh(top) != 0)
             return cli_fail(top->args, NULL, &top->why);
         print_once(top);
     } while (again && pause_plain(top->every_ms));
@@ -424,7 +424,7 @@ static int run_top(struct args *args)
     top.client = cli_open(args, &options, &code);
     if (!top.client)
         return code;
-    look_url(args, top.url, sizeof top.url);
+    store_url(args, top.url, sizeof top.url);
     top.frame.url = top.url;
     top.frame.colour = colours_on(stdout);
     setlocale(LC_CTYPE, "C.UTF-8"); /* for wcwidth() alone */
@@ -432,7 +432,7 @@ static int run_top(struct args *args)
     view_done(&top.view);
     cli_close(top.client, ended_by ? 128 + ended_by : code);
     if (ended_by)
-        take_signal(ended_by);
+        signal_default(ended_by);
     return code;
 }
 

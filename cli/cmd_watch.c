@@ -44,7 +44,7 @@ static volatile sig_atomic_t ended_by;
 
 static volatile sig_atomic_t looking; /* the store may not answer: do not wait for it */
 
-static void note_signal(int number)
+static void on_signal(int number)
 {
     ended_by = number;
     if (looking)
@@ -118,15 +118,15 @@ static void who_print(const char *before, const hf_entry *entry)
 {
     char who[WHO_MAX], safe[WHO_MAX];
 
-    entry_who(entry, who, sizeof who);
-    text_safe(who, safe, sizeof safe);
+    entry_describe(entry, who, sizeof who);
+    text_escape(who, safe, sizeof safe);
     printf("%s%s", before, safe);
     if (entry->role == HF_HOLDER)
         printf(", token %llu", (unsigned long long)entry->token);
     if (entry->kind == HF_PERMITS)
         printf(", %u of %u permits", entry->permits, entry->limit);
     if (entry->note[0]) {
-        text_safe(entry->note, safe, sizeof safe);
+        text_escape(entry->note, safe, sizeof safe);
         printf(", \"%s\"", safe);
     }
 }
@@ -149,8 +149,8 @@ static void change_print(const struct watch *w, const struct change *change)
     putchar('\n');
 }
 
-static void tell(const struct watch *w, const char *event, const hf_entry *who,
-                 const hf_entry *from)
+static void change_report(const struct watch *w, const char *event, const hf_entry *who,
+                          const hf_entry *from)
 {
     struct change change = { event, who, from };
 
@@ -196,16 +196,16 @@ static void compare_holders(const struct watch *w)
 
     if (count_others(&w->old, &w->new, &gone) == 1 &&
         count_others(&w->new, &w->old, &came) == 1) {
-        tell(w, "handed over", came, gone);
+        change_report(w, "handed over", came, gone);
         return;
     }
     for (size_t i = 0; i < w->old.holder_count; i++)
         if (!holds(&w->new, w->old.holders[i]->token))
-            tell(w, lease_ended(w, w->old.holders[i]) ? "expired" : "released",
-                 w->old.holders[i], NULL);
+            change_report(w, lease_ended(w, w->old.holders[i]) ? "expired" : "released",
+                          w->old.holders[i], NULL);
     for (size_t i = 0; i < w->new.holder_count; i++)
         if (!holds(&w->old, w->new.holders[i]->token))
-            tell(w, w->first ? "holds" : "acquired", w->new.holders[i], NULL);
+            change_report(w, w->first ? "holds" : "acquired", w->new.holders[i], NULL);
 }
 
 /* The program of a detached hold is not known once its process has ended. */
@@ -248,14 +248,14 @@ static void compare_waiters(const struct watch *w)
         size_t stay = count_like(waiter, new->waiters, new->waiter_count);
 
         if (count_like(waiter, old->waiters, i + 1) > stay + count_granted(w, waiter))
-            tell(w, "left", waiter, NULL);
+            change_report(w, "left", waiter, NULL);
     }
     for (size_t i = 0; i < new->waiter_count; i++) {
         const hf_entry *waiter = new->waiters[i];
         size_t before = count_like(waiter, old->waiters, old->waiter_count);
 
         if (count_like(waiter, new->waiters, i + 1) > before)
-            tell(w, w->first ? "waits" : "waiting", waiter, NULL);
+            change_report(w, w->first ? "waits" : "waiting", waiter, NULL);
     }
 }
 
@@ -265,19 +265,19 @@ static void compare_object(const struct watch *w)
     bool cell = (old && old->kind == HF_CELL) || (new &&new->kind == HF_CELL);
 
     if (!old && new && w->first)
-        tell(w, cell ? "exists" : "counts", NULL, NULL);
+        change_report(w, cell ? "exists" : "counts", NULL, NULL);
     else if (!old && new)
-        tell(w, cell ? "created" : "set", NULL, NULL);
+        change_report(w, cell ? "created" : "set", NULL, NULL);
     else if (old && !new)
-        tell(w, cell ? "removed" : "opened", NULL, NULL);
+        change_report(w, cell ? "removed" : "opened", NULL, NULL);
     else if (old && (old->token != new->token || old->permits != new->permits))
-        tell(w, cell ? "changed" : "counted", NULL, NULL);
+        change_report(w, cell ? "changed" : "counted", NULL, NULL);
 }
 
 static void compare(const struct watch *w)
 {
     if (w->first && !w->new.name)
-        tell(w, "free", NULL, NULL);
+        change_report(w, "free", NULL, NULL);
     compare_object(w);
     compare_holders(w);
     compare_waiters(w);
@@ -288,7 +288,7 @@ static void compare(const struct watch *w)
 static void catch_signals(sigset_t *ret_before)
 {
     static const int numbers[] = { SIGINT, SIGTERM, SIGHUP };
-    struct sigaction action = { .sa_handler = note_signal };
+    struct sigaction action = { .sa_handler = on_signal };
     sigset_t blocked;
 
     sigemptyset(&blocked);

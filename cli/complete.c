@@ -34,7 +34,7 @@ static void for_options(const struct command *command,
 }
 
 /* What the operands of a command are: "names", "commands", "urls" or "". */
-static const char *operand_sort(const struct command *command)
+static const char *operand_type(const struct command *command)
 {
     const char *operands = command->operands ? command->operands : "";
 
@@ -104,7 +104,7 @@ static void put_urls(const char *escape, FILE *out)
 
 /* What the value of an option may be: "urls", "files", "words a b" or "nothing". The
  * words are those of "kill|warn|exec:CMD" that the user types as they stand. */
-static void put_value_sort(const struct option *option, FILE *out)
+static void put_value_type(const struct option *option, FILE *out)
 {
     const char *arg = option->arg ? option->arg : "";
 
@@ -248,7 +248,7 @@ static void bash_valued(const struct option *option, FILE *out)
     if (option->letter)
         fprintf(out, "-%c | ", option->letter);
     fprintf(out, "--%s) value='", option->name);
-    put_value_sort(option, out);
+    put_value_type(option, out);
     fputs("' ;;\n", out);
 }
 
@@ -256,7 +256,7 @@ static void bash_command(const struct command *command, FILE *out)
 {
     fprintf(out, "    '%s')\n        options='", command->name);
     for_options(command, bash_option, out);
-    fprintf(out, "'\n        operands='%s' child='%s'\n", operand_sort(command),
+    fprintf(out, "'\n        operands='%s' child='%s'\n", operand_type(command),
             command->takes_command ? "yes" : "");
     fputs("        case $prev in\n", out);
     for_options(command, bash_valued, out);
@@ -347,7 +347,7 @@ static void zsh_value(const struct option *option, FILE *out)
     FILE *memory = fmemopen(sort, sizeof sort, "w");
 
     if (memory) {
-        put_value_sort(option, memory);
+        put_value_type(option, memory);
         fclose(memory);
     }
     putc(':', out);
@@ -388,7 +388,7 @@ static void zsh_option(const struct option *option, FILE *out)
 
 static void zsh_command(const struct command *command, FILE *out)
 {
-    const char *sort = operand_sort(command);
+    const char *sort = operand_type(command);
 
     fprintf(out, "    '%s')\n        _arguments -s -S :", command->name);
     for_options(command, zsh_option, out);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * An end that does not depend on the store: after exit_soon() the process is gone
+ * An end that does not depend on the store: after exit_timer_start() the process is gone
  * within that time, whatever a call of the library still waits for.
  *
  * A timer does it, whose handler writes the last line and ends the process. What the
@@ -33,7 +33,7 @@ static void timer_set(int64_t ms)
     setitimer(ITIMER_REAL, &timer, NULL);
 }
 
-void exit_soon(int64_t ms, int code, const char *line)
+void exit_timer_start(int64_t ms, int code, const char *line)
 {
     struct sigaction action = { .sa_handler = end_now };
     sigset_t set;
@@ -52,7 +52,7 @@ void exit_soon(int64_t ms, int code, const char *line)
     timer_set(ms > 0 ? ms : 1);
 }
 
-void exit_not(void)
+void exit_timer_stop(void)
 {
     timer_set(0);
 }
@@ -71,8 +71,8 @@ void die_by(int number)
 
 int cli_close(hf_client *client, int code)
 {
-    exit_soon(CLOSE_MS, code, NULL);
+    exit_timer_start(CLOSE_MS, code, NULL);
     hf_close(client);
-    exit_not();
+    exit_timer_stop();
     return code;
 }

@@ -74,7 +74,7 @@ static void put_cell(FILE *out, const char *text, size_t width, bool right)
     char safe[CELL_MAX];
     size_t wide;
 
-    text_safe(text, safe, sizeof safe);
+    text_escape(text, safe, sizeof safe);
     wide = text_width(safe);
     if (right && wide < width)
         put_spaces(out, width - wide);
@@ -200,13 +200,13 @@ struct row {
 
 static void fill_row(struct row *row, const struct lock *lock)
 {
-    lock_state(lock, row->holder, sizeof row->holder);
-    cell_ms(held_ms(lock), "-", row->held, sizeof row->held);
+    lock_describe(lock, row->holder, sizeof row->holder);
+    cell_duration(held_ms(lock), "-", row->held, sizeof row->held);
     snprintf(row->token, sizeof row->token, newest_token(lock) ? "%llu" : "-",
              (unsigned long long)newest_token(lock));
     snprintf(row->waiters, sizeof row->waiters, "%zu", lock->waiter_count);
-    cell_ms(oldest_ms(lock->waiters, lock->waiter_count), "-", row->oldest,
-            sizeof row->oldest);
+    cell_duration(oldest_ms(lock->waiters, lock->waiter_count), "-", row->oldest,
+                  sizeof row->oldest);
     row->cells[NAME] = lock->name;
     row->cells[KIND] = lock_kind_name(lock);
     row->cells[HOLDER] = row->holder;
@@ -309,7 +309,7 @@ void frame_plain(FILE *out, const struct frame *frame, const struct view *view)
     char sums[128], safe[CELL_MAX];
 
     totals(view, sums, sizeof sums);
-    text_safe(frame->url, safe, sizeof safe);
+    text_escape(frame->url, safe, sizeof safe);
     fprintf(out, "%s  %s  %s\n", frame->clock, safe, sums);
     for (size_t i = 0; i < view->lock_count; i++) {
         struct row row;

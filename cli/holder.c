@@ -19,12 +19,12 @@ static bool is_process(const hf_entry *entry, int64_t pid)
     return entry->pid == pid && strcmp(entry->host, host) == 0;
 }
 
-static void words_make(const hf_entry *holder, size_t more, char *buffer, size_t size)
+static void describe(const hf_entry *holder, size_t more, char *buffer, size_t size)
 {
     char who[400], since[32] = "", others[32] = "";
     bool known = holder->since_ms >= 0;
 
-    entry_who(holder, who, sizeof who);
+    entry_describe(holder, who, sizeof who);
     if (known)
         format_duration(holder->since_ms, since, sizeof since);
     if (more > 0)
@@ -34,8 +34,8 @@ static void words_make(const hf_entry *holder, size_t more, char *buffer, size_t
 }
 
 /* One name: 1 with words, 0 if nobody but us holds it, or a code. */
-static int look_at(hf_client *client, const char *name, int64_t us, char *buffer,
-                   size_t size, hf_error *why)
+static int holder_find(hf_client *client, const char *name, int64_t us, char *buffer,
+                       size_t size, hf_error *why)
 {
     const hf_entry *holder = NULL;
     hf_report *report = NULL;
@@ -54,7 +54,7 @@ static int look_at(hf_client *client, const char *name, int64_t us, char *buffer
             ahead = entry->place;
     }
     if (holder) {
-        words_make(holder, holders - 1, buffer, size);
+        describe(holder, holders - 1, buffer, size);
         used = strlen(buffer);
         if (ahead > 0)
             snprintf(buffer + used, size - used, ", %" PRIu32 " ahead", ahead);
@@ -63,8 +63,8 @@ static int look_at(hf_client *client, const char *name, int64_t us, char *buffer
     return holder != NULL;
 }
 
-int holder_words(hf_client *client, const hf_want *wants, size_t count, int64_t us,
-                 char *buffer, size_t size, hf_error *why)
+int holder_describe(hf_client *client, const hf_want *wants, size_t count, int64_t us,
+                    char *buffer, size_t size, hf_error *why)
 {
     int rc = 0;
     size_t used = 0;
@@ -77,7 +77,7 @@ int holder_words(hf_client *client, const hf_want *wants, size_t count, int64_t 
             continue; /* which part it is the store knows by a name of its own */
         if (count > 1)
             used = (size_t)snprintf(buffer, size, "%.200s is ", wants[i].name);
-        rc = look_at(client, wants[i].name, us, buffer + used, size - used, why);
+        rc = holder_find(client, wants[i].name, us, buffer + used, size - used, why);
     }
     if (rc <= 0)
         *buffer = '\0';
@@ -91,12 +91,12 @@ int cli_fail_held(struct args *args, hf_client *client, const char *what,
     hf_error full = *why;
     bool timeout = why->code == HF_ETIMEOUT;
 
-    cli_line(args, what, why, line, sizeof line);
-    exit_soon(LOOK_MS, code, line);
-    if (holder_words(client, wants, count, getpid(), words, sizeof words, NULL) == 1)
+    cli_error_line(args, what, why, line, sizeof line);
+    exit_timer_start(LOOK_MS, code, line);
+    if (holder_describe(client, wants, count, getpid(), words, sizeof words, NULL) == 1)
         snprintf(full.text, sizeof full.text, "%s%.200s",
                  timeout ? "the time to wait is over: " : "", words);
-    exit_not();
+    exit_timer_stop();
     cli_fail(args, what, &full);
     return code;
 }

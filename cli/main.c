@@ -116,7 +116,7 @@ static size_t common_option(char *const *words, size_t count)
 }
 
 /* Options of every command may stand before it: they go behind it. */
-static int run_behind(char **words, size_t lead, size_t count)
+static int run_after_options(char **words, size_t lead, size_t count)
 {
     int used = 0;
     const struct command *command = command_find(words + lead, count - lead, &used);
@@ -145,9 +145,9 @@ int main(int argc, char **argv)
     while (lead < count && (more = common_option(words + lead, count - lead)) > 0)
         lead += more;
     if (lead > 0)
-        return flush_output(run_behind(words, lead, count));
+        return flush_output(run_after_options(words, lead, count));
     if (!command && count > 1 && strcmp(words[0], LOOK_COMMAND) == 0)
-        return line_look(words + 1, count - 1);
+        return looker_main(words + 1, count - 1);
     if (!command)
         return flush_output(no_command(words, count));
     return flush_output(run_command(command, words + used, count - (size_t)used));

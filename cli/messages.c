@@ -109,8 +109,8 @@ int cli_usage(struct args *args, const char *format, ...)
     return EXIT_USAGE;
 }
 
-void cli_line(struct args *args, const char *what, const hf_error *why, char *buffer,
-              size_t size)
+void cli_error_line(struct args *args, const char *what, const hf_error *why,
+                    char *buffer, size_t size)
 {
     const char *text = why->text[0] ? why->text : hf_error_sentence(why->code);
 
@@ -123,7 +123,7 @@ int cli_fail(struct args *args, const char *what, const hf_error *why)
 {
     char line[2048];
 
-    cli_line(args, what, why, line, sizeof line);
+    cli_error_line(args, what, why, line, sizeof line);
     fputs(line, stderr);
     return cli_exit_of(why->code);
 }

@@ -20,7 +20,7 @@
 /* ---- The runs around this one ---------------------------------------------------- */
 
 /* All of them, nearest first; NULL if there are none. */
-static char *around_read(void)
+static char *outer_runs_read(void)
 {
     const char *names = getenv("HOLDFAST_NAME"), *tokens = getenv("HOLDFAST_TOKEN");
     const char *outer = getenv("HOLDFAST_OUTER");
@@ -51,9 +51,9 @@ static bool listed(const char *list, size_t length, const char *word)
 }
 
 /* Does one of the lines have the name, and with it the token? NULL: whichever. */
-static bool around_has(const char *around, const char *name, const char *token)
+static bool outer_runs_have(const char *runs, const char *name, const char *token)
 {
-    for (const char *line = around; *line; line += strspn(line, "\n")) {
+    for (const char *line = runs; *line; line += strspn(line, "\n")) {
         size_t length = strcspn(line, "\n"), names = strcspn(line, "\t\n");
 
         if (names < length && listed(line, names, name) &&
@@ -64,7 +64,7 @@ static bool around_has(const char *around, const char *name, const char *token)
     return false;
 }
 
-static bool alone(const hf_entry *entry)
+static bool holds_exclusively(const hf_entry *entry)
 {
     return entry->role == HF_HOLDER &&
            (entry->kind == HF_MUTEX || entry->kind == HF_REENTRANT ||
@@ -73,22 +73,22 @@ static bool alone(const hf_entry *entry)
 
 /* A process of this host must be above us. Of one elsewhere we cannot know: somebody
  * has brought us its token, on purpose. */
-static bool above_us(const hf_entry *entry)
+static bool may_be_ancestor(const hf_entry *entry)
 {
     char host[256] = "";
 
     gethostname(host, sizeof host - 1);
     return entry->pid <= 0 || strcmp(entry->host, host) != 0 ||
-           tree_above((pid_t)entry->pid);
+           tree_is_ancestor((pid_t)entry->pid);
 }
 
 /* The token of a hold on `name` that covers us, or 0. */
-static uint64_t cover_find(struct run *run, const char *around, const char *name)
+static uint64_t outer_hold_find(struct run *run, const char *runs, const char *name)
 {
     hf_report *report = NULL;
     uint64_t found = 0;
 
-    if (!around_has(around, name, NULL) ||
+    if (!outer_runs_have(runs, name, NULL) ||
         hf_inspect(run->client, name, false, &report, NULL) != 0)
         return 0;
     for (size_t i = 0; i < hf_report_count(report) && !found; i++) {
@@ -96,7 +96,8 @@ static uint64_t cover_find(struct run *run, const char *around, const char *name
         char token[24];
 
         snprintf(token, sizeof token, "%" PRIu64, entry->token);
-        if (alone(entry) && around_has(around, name, token) && above_us(entry))
+        if (holds_exclusively(entry) && outer_runs_have(runs, name, token) &&
+            may_be_ancestor(entry))
             found = entry->token;
     }
     hf_report_free(report);
@@ -105,10 +106,10 @@ static uint64_t cover_find(struct run *run, const char *around, const char *name
     return found;
 }
 
-int run_cover(struct run *run)
+int run_reuse_outer(struct run *run)
 {
     size_t names = run->count;
-    char *around;
+    char *runs;
 
     if (!args_get(run->args, "reentrant")->flag)
         return 0;
@@ -117,16 +118,16 @@ int run_cover(struct run *run)
                 run->names, hf_error_name(HF_EUNSUPPORTED));
         return EXIT_REFUSED;
     }
-    around = around_read();
-    if (!around)
+    runs = outer_runs_read();
+    if (!runs)
         return 0;
     run->count = 0;
     for (size_t i = 0; i < names; i++) {
-        run->covered[i] = cover_find(run, around, run->wants[i].name);
-        if (!run->covered[i])
+        run->outer_tokens[i] = outer_hold_find(run, runs, run->wants[i].name);
+        if (!run->outer_tokens[i])
             run->wants[run->count++] = run->wants[i];
     }
-    free(around);
+    free(runs);
     return 0;
 }
 
@@ -134,11 +135,11 @@ int run_cover(struct run *run)
 
 static void export_outer(void)
 {
-    char *around = around_read();
+    char *runs = outer_runs_read();
 
-    if (around)
-        setenv("HOLDFAST_OUTER", around, 1);
-    free(around);
+    if (runs)
+        setenv("HOLDFAST_OUTER", runs, 1);
+    free(runs);
 }
 
 /* One value per name, separated by blanks. */
@@ -148,7 +149,7 @@ static void export_tokens(struct run *run)
     size_t used = 0, held = 0;
 
     for (size_t i = 0; i < args_count(run->args); i++) {
-        uint64_t token = run->covered[i];
+        uint64_t token = run->outer_tokens[i];
 
         if (!token)
             token = hf_hold_token(run->hold, held++);

@@ -23,10 +23,10 @@
 
 struct process {
     pid_t pid, parent, group;
-    bool below; /* it is a descendant */
+    bool descendant; /* it is a descendant */
 };
 
-struct table_of_processes {
+struct process_table {
     struct process *list;
     size_t count, room;
 };
@@ -54,7 +54,7 @@ static bool process_read(const char *pid, struct process *ret_process)
     return true;
 }
 
-static int table_add(struct table_of_processes *table, const struct process *process)
+static int table_add(struct process_table *table, const struct process *process)
 {
     if (table->count == table->room) {
         size_t room = table->room ? table->room * 2 : 256;
@@ -69,16 +69,16 @@ static int table_add(struct table_of_processes *table, const struct process *pro
     return 0;
 }
 
-static bool parent_below(const struct table_of_processes *table, pid_t parent)
+static bool parent_is_descendant(const struct process_table *table, pid_t parent)
 {
     for (size_t i = 0; i < table->count; i++) {
         if (table->list[i].pid == parent)
-            return table->list[i].below;
+            return table->list[i].descendant;
     }
     return false;
 }
 
-static void table_mark(struct table_of_processes *table)
+static void table_mark(struct process_table *table)
 {
     pid_t self = getpid();
     bool changed = true;
@@ -88,11 +88,11 @@ static void table_mark(struct table_of_processes *table)
         for (size_t i = 0; i < table->count; i++) {
             struct process *process = &table->list[i];
 
-            if (process->below)
+            if (process->descendant)
                 continue;
-            process->below =
-                process->parent == self || parent_below(table, process->parent);
-            changed |= process->below;
+            process->descendant =
+                process->parent == self || parent_is_descendant(table, process->parent);
+            changed |= process->descendant;
         }
     }
 }
@@ -100,7 +100,7 @@ static void table_mark(struct table_of_processes *table)
 /* Sends `signal` to every descendant that is not in `but_group`. */
 static void tree_signal(int signal, pid_t but_group)
 {
-    struct table_of_processes table = { NULL, 0, 0 };
+    struct process_table table = { NULL, 0, 0 };
     DIR *dir = opendir("/proc");
     struct dirent *entry;
     struct process process;
@@ -114,7 +114,7 @@ static void tree_signal(int signal, pid_t but_group)
     }
     table_mark(&table);
     for (size_t i = 0; i < table.count; i++) {
-        if (table.list[i].below && table.list[i].group != but_group)
+        if (table.list[i].descendant && table.list[i].group != but_group)
             kill(table.list[i].pid, signal);
     }
     free(table.list);
@@ -122,7 +122,7 @@ static void tree_signal(int signal, pid_t but_group)
         closedir(dir);
 }
 
-bool tree_above(pid_t pid)
+bool tree_is_ancestor(pid_t pid)
 {
     struct process process = { .parent = getppid() };
     char text[24];
@@ -137,7 +137,7 @@ bool tree_above(pid_t pid)
 
 /* ---- Ask, reap, kill ------------------------------------------------------------- */
 
-void tree_ask(pid_t group)
+void tree_terminate(pid_t group)
 {
     kill(-group, SIGTERM);
     tree_signal(SIGTERM, group);

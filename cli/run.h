@@ -44,7 +44,8 @@ struct run {
     hf_hold *hold;
     hf_want wants[RUN_NAMES_MAX]; /* what there is to acquire */
     size_t count;
-    uint64_t covered[RUN_NAMES_MAX]; /* by operand: token of a hold around us, or 0 */
+    uint64_t
+        outer_tokens[RUN_NAMES_MAX]; /* by operand: token of a hold around us, or 0 */
     hf_acquire_options acquire;
     char **command;
     char *names; /* separated by blanks */
@@ -59,8 +60,9 @@ struct run {
 /* ---- The terminal (child.c) ------------------------------------------------------ */
 
 struct terminal {
-    int fd;      /* -1: none */
-    bool lazily; /* others on our pipeline may want it: lend it when it is asked for */
+    int fd; /* -1: none */
+    bool
+        on_demand; /* others on our pipeline may want it: lend it when it is asked for */
 };
 
 void terminal_find(struct terminal *terminal);
@@ -126,12 +128,12 @@ void warden_done(struct warden *warden);
 
 /* Asks group and all descendants of this process to end (TERM, and CONT so that they
  * can). */
-void tree_ask(pid_t group);
+void tree_terminate(pid_t group);
 /* Reaps what has died below us; true when no child is left. The status of `child` goes
  * to *ret_status if it was among them. */
 bool tree_reap(pid_t child, int *ret_status);
 /* Is `pid` our parent, or a parent of it? */
-bool tree_above(pid_t pid);
+bool tree_is_ancestor(pid_t pid);
 /* Kills all descendants of this process, which must be a subreaper, and waits for the
  * last of them. False if some could not be killed (of another user, or stuck). */
 bool tree_kill(pid_t group, int *ret_status);
@@ -140,7 +142,7 @@ bool tree_kill(pid_t group, int *ret_status);
 
 /* With --reentrant: strikes from the wants what runs around this one hold, and notes
  * their tokens. 0, or an exit code after a message. */
-int run_cover(struct run *run);
+int run_reuse_outer(struct run *run);
 /* Sets the environment of the command. */
 void run_export(struct run *run);
 
@@ -150,7 +152,7 @@ int run_acquire(struct run *run, struct signals *signals);
 /* Says why the command could not be started; the exit code. */
 int exec_failed(const struct run *run, int error);
 /* Says why the lock could not be had; the exit code. */
-int run_refused(struct run *run, const hf_error *why);
+int run_not_acquired(struct run *run, const hf_error *why);
 /* Gives run->hold back; the exit code, which is `code` unless the lock was lost. */
 int run_release(struct run *run, struct signals *signals, int code);
 /* Runs the command under run->hold until it has ended; the exit code. *ret_signal is

@@ -29,7 +29,7 @@
 
 extern char **environ;
 
-static int64_t waited_ms(const struct line *line)
+static int64_t waited_ms(const struct status_line *line)
 {
     return (now_ns() - line->since_ns) / 1000000;
 }
@@ -37,7 +37,7 @@ static int64_t waited_ms(const struct line *line)
 /* ---- The process that looks ------------------------------------------------------ */
 
 /* Our environment with the URL that counts; NULL without memory. */
-static char **environment_make(const struct line *line)
+static char **environment_make(const struct status_line *line)
 {
     const char *url = args_url(line->args);
     size_t count = 0, kept = 0, size = url ? strlen(url) + 16 : 0;
@@ -60,7 +60,7 @@ static char **environment_make(const struct line *line)
     return list;
 }
 
-static int looker_spawn(struct line *line, int peer)
+static int looker_spawn(struct status_line *line, int peer)
 {
     char self[] = "/proc/self/exe", name[] = "holdfast", hidden[] = LOOK_COMMAND;
     char us[24], *words[4 + 64] = { name, hidden, us };
@@ -90,7 +90,7 @@ static int looker_spawn(struct line *line, int peer)
     return error;
 }
 
-static bool looker_start(struct line *line)
+static bool looker_start(struct status_line *line)
 {
     int pair[2];
 
@@ -106,7 +106,7 @@ static bool looker_start(struct line *line)
 }
 
 /* It ends by itself; it may be in the middle of a look that the store delays. */
-static void looker_end(struct line *line)
+static void looker_end(struct status_line *line)
 {
     if (line->fd < 0)
         return;
@@ -115,7 +115,7 @@ static void looker_end(struct line *line)
     waitpid(line->pid, NULL, WNOHANG);
 }
 
-static bool looker_ask(struct line *line)
+static bool looker_ask(struct status_line *line)
 {
     if (line->fd < 0 && !looker_start(line))
         return false;
@@ -124,7 +124,8 @@ static bool looker_ask(struct line *line)
 
 /* ---- The line -------------------------------------------------------------------- */
 
-void line_begin(struct line *line, struct args *args, const struct signals *signals)
+void status_line_begin(struct status_line *line, struct args *args,
+                       const struct signals *signals)
 {
     line->args = args;
     line->signals = signals;
@@ -136,7 +137,7 @@ void line_begin(struct line *line, struct args *args, const struct signals *sign
 }
 
 /* Cut to the width, so that the next one can be written over it. */
-static void line_fit(char *text)
+static void line_cut(char *text)
 {
     struct winsize window = { 0, 0, 0, 0 };
     size_t width = 80;
@@ -152,7 +153,7 @@ static void line_fit(char *text)
         text[--width] = '\0';
 }
 
-static void line_show(struct line *line)
+static void line_print(struct status_line *line)
 {
     char text[LINE_MAX + 64];
 
@@ -160,7 +161,7 @@ static void line_show(struct line *line)
              line->said[0] ? ": " : "", line->said);
     text_blank(text);
     if (line->on_terminal) {
-        line_fit(text);
+        line_cut(text);
         fprintf(stderr, "\r%s\033[K", text);
         fflush(stderr);
         line->shown = true;
@@ -171,12 +172,12 @@ static void line_show(struct line *line)
     line->next_ms = waited_ms(line) + line->step_ms;
 }
 
-int line_fd(const struct line *line)
+int status_line_fd(const struct status_line *line)
 {
     return line->fd;
 }
 
-int line_timeout(const struct line *line)
+int status_line_timeout(const struct status_line *line)
 {
     int64_t left = line->next_ms - waited_ms(line);
 
@@ -186,7 +187,7 @@ int line_timeout(const struct line *line)
 }
 
 /* An answer, if there is one. */
-static void line_hear(struct line *line)
+static void reply_read(struct status_line *line)
 {
     ssize_t got = recv(line->fd, line->said, sizeof line->said - 1, MSG_DONTWAIT);
 
@@ -196,17 +197,17 @@ static void line_hear(struct line *line)
     line->asked_ms = -1;
     if (got <= 0)
         looker_end(line);
-    line_show(line);
+    line_print(line);
 }
 
 /* The time is over: for the next look, or for the answer to the last one. */
-static void line_due(struct line *line)
+static void look_due(struct status_line *line)
 {
     if (line->asked_ms >= 0) {
         snprintf(line->said, sizeof line->said,
                  "the store has not answered for %" PRId64 " s",
                  (waited_ms(line) - line->asked_ms) / 1000);
-        line_show(line);
+        line_print(line);
         return;
     }
     if (looker_ask(line)) {
@@ -216,18 +217,18 @@ static void line_due(struct line *line)
     }
     looker_end(line);
     line->said[0] = '\0';
-    line_show(line);
+    line_print(line);
 }
 
-void line_turn(struct line *line)
+void status_line_step(struct status_line *line)
 {
     if (line->fd >= 0)
-        line_hear(line);
-    if (line_timeout(line) == 0)
-        line_due(line);
+        reply_read(line);
+    if (status_line_timeout(line) == 0)
+        look_due(line);
 }
 
-void line_end(struct line *line)
+void status_line_end(struct status_line *line)
 {
     if (line->shown)
         fputs("\r\033[K", stderr);
@@ -238,8 +239,8 @@ void line_end(struct line *line)
 
 /* ---- In the other process -------------------------------------------------------- */
 
-static void look_say(hf_client **client, const hf_want *wants, size_t count,
-                     int64_t pid)
+static void look_reply(hf_client **client, const hf_want *wants, size_t count,
+                       int64_t pid)
 {
     char text[LINE_MAX] = "";
     hf_error why;
@@ -248,7 +249,7 @@ static void look_say(hf_client **client, const hf_want *wants, size_t count,
     if (!*client)
         rc = hf_open(NULL, NULL, client, &why);
     if (rc == 0)
-        rc = holder_words(*client, wants, count, pid, text, sizeof text, &why);
+        rc = holder_describe(*client, wants, count, pid, text, sizeof text, &why);
     if (rc == HF_EUNREACHABLE || rc == HF_EUNCERTAIN)
         snprintf(text, sizeof text, "the store cannot be reached: %s", why.text);
     else if (rc < 0)
@@ -256,7 +257,7 @@ static void look_say(hf_client **client, const hf_want *wants, size_t count,
     send(STDIN_FILENO, text, strlen(text) + 1, MSG_NOSIGNAL);
 }
 
-int line_look(char **words, size_t count)
+int looker_main(char **words, size_t count)
 {
     hf_want wants[64];
     hf_client *client = NULL;
@@ -267,7 +268,7 @@ int line_look(char **words, size_t count)
     for (size_t i = 1; i < count && names < 64; i++)
         wants[names++] = hf_mutex(words[i]);
     while (recv(STDIN_FILENO, &byte, 1, 0) == 1)
-        look_say(&client, wants, names, pid);
+        look_reply(&client, wants, names, pid);
     hf_close(client);
     return EXIT_DONE;
 }

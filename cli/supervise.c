@@ -90,7 +90,7 @@ static bool end_reached(const struct supervisor *on, int64_t at)
 
 /* The clock is read before the lease: if we are stopped in between, the deadline is too
  * early, not too late. */
-static void lease_tell(struct supervisor *on)
+static void deadline_publish(struct supervisor *on)
 {
     struct warden_page *page = on->warden.page;
     int64_t now = now_ns(), left = hf_hold_left_ms(on->run->hold);
@@ -119,7 +119,7 @@ static int lease_timeout(struct supervisor *on)
 
 /* ---- Loss ------------------------------------------------------------------------ */
 
-static void lost_hook(struct supervisor *on)
+static void loss_command_start(struct supervisor *on)
 {
     char shell[] = "sh", flag[] = "-c", *command = strdup(on->run->on_lost_command);
     char *argv[] = { shell, flag, command, NULL };
@@ -139,7 +139,7 @@ static void lost_hook(struct supervisor *on)
 
 /* Once, as soon as it is known. `at` is when the hold was over, or will be; `why` may
  * be "". */
-static void lost_handle(struct supervisor *on, int64_t at, const char *why)
+static void loss_handle(struct supervisor *on, int64_t at, const char *why)
 {
     bool planned = end_reached(on, at);
 
@@ -150,24 +150,24 @@ static void lost_handle(struct supervisor *on, int64_t at, const char *why)
             planned ? "" : why,
             on->run->on_lost == LOST_KILL ? "is ended" : "goes on without the lock");
     if (on->run->on_lost == LOST_EXEC)
-        lost_hook(on);
+        loss_command_start(on);
 }
 
 /* The warden acts on the end that the page says, whenever we come to know of it. */
-static void lost_told(struct supervisor *on)
+static void loss_reported(struct supervisor *on)
 {
     on->lost = true;
     if (!on->handled)
-        lost_handle(on, atomic_load(&on->warden.page->kill_at) + on->margin_ms * MS,
+        loss_handle(on, atomic_load(&on->warden.page->kill_at) + on->margin_ms * MS,
                     "its lease could not be renewed in time");
 }
 
 /* The store says that it is over: somebody else may be in already, so no grace. */
-static void lost_now(struct supervisor *on)
+static void loss_by_store(struct supervisor *on)
 {
     struct warden_page *page = on->warden.page;
 
-    lost_handle(on, now_ns(), on->why);
+    loss_handle(on, now_ns(), on->why);
     if (on->run->on_lost != LOST_KILL)
         return;
     atomic_store(&page->kill_at, now_ns());
@@ -231,7 +231,7 @@ static void command_exited(struct supervisor *on, int status)
 static void command_gone(struct supervisor *on, bool not_all)
 {
     on->over = true;
-    lost_told(on);
+    loss_reported(on);
     if (not_all)
         cli_say("run: %s: some processes of the command could not be killed",
                 on->run->names);
@@ -239,7 +239,7 @@ static void command_gone(struct supervisor *on, bool not_all)
 
 /* The deadline has passed and the warden has not acted: it is stopped, or has no
  * processor to run on. So we do its work. */
-static void warden_late(struct supervisor *on)
+static void warden_overdue(struct supervisor *on)
 {
     int status;
 
@@ -247,12 +247,12 @@ static void warden_late(struct supervisor *on)
 }
 
 /* It is dead, and the command with it; the rest of the tree is ours now. */
-static void warden_lost(struct supervisor *on)
+static void warden_died(struct supervisor *on)
 {
     int status;
 
     if (now_ns() >= atomic_load(&on->warden.page->term_at)) {
-        warden_late(on);
+        warden_overdue(on);
         return;
     }
     if (!on->handled)
@@ -285,7 +285,7 @@ static void report_handle(struct supervisor *on, const struct report *report)
         command_exited(on, report->value);
         break;
     case REPORT_ENDING:
-        lost_told(on);
+        loss_reported(on);
         break;
     case REPORT_GONE:
         command_gone(on, report->value != 0);
@@ -301,7 +301,7 @@ static void reports_read(struct supervisor *on)
     while (!on->over && (got = warden_read(&on->warden, &report)) > 0)
         report_handle(on, &report);
     if (!on->over && got < 0)
-        warden_lost(on);
+        warden_died(on);
 }
 
 /* ---- The loop -------------------------------------------------------------------- */
@@ -318,7 +318,7 @@ static void signals_pass(struct supervisor *on)
     }
 }
 
-static void turn(struct supervisor *on)
+static void supervise_step(struct supervisor *on)
 {
     hf_error why;
     struct pollfd fds[] = {
@@ -327,7 +327,7 @@ static void turn(struct supervisor *on)
         { hf_dispatch_fd(on->run->client, &why), POLLIN, 0 },
     };
 
-    lease_tell(on);
+    deadline_publish(on);
     if (poll(fds, 3, lease_timeout(on)) < 0)
         return;
     if (fds[0].revents)
@@ -339,13 +339,13 @@ static void turn(struct supervisor *on)
     if (fds[2].revents)
         hf_dispatch(on->run->client, &why);
     if (on->lost && !on->handled)
-        lost_now(on);
+        loss_by_store(on);
     if (lease_timeout(on) == 0)
-        warden_late(on);
+        warden_overdue(on);
 }
 
 /* What it takes to end a tree of processes, if the warden cannot. */
-static int spare_check(void)
+static int descriptors_check(void)
 {
     int first = open("/dev/null", O_RDONLY | O_CLOEXEC);
     int second = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -370,12 +370,12 @@ static int supervisor_begin(struct supervisor *on)
     on->warden.page = page;
     plan.ret_errno = &page->exec_errno;
     terminal_find(&on->terminal);
-    if (!on->terminal.lazily && terminal_ours(&on->terminal))
+    if (!on->terminal.on_demand && terminal_ours(&on->terminal))
         plan.terminal = on->terminal.fd;
     lease_divide(on);
     lease_end(on);
-    lease_tell(on);
-    if (spare_check() != 0)
+    deadline_publish(on);
+    if (descriptors_check() != 0)
         return -1;
     return warden_start(&on->warden, &plan);
 }
@@ -390,7 +390,7 @@ int run_supervise(struct run *run, struct signals *signals, int *ret_signal)
         return start_failed(errno);
     }
     while (!on.over)
-        turn(&on);
+        supervise_step(&on);
     ours = on.terminal.fd >= 0 && on.group && tcgetpgrp(on.terminal.fd) == on.group;
     terminal_take(&on.terminal, on.group);
     terminal_done(&on.terminal);

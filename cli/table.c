@@ -43,7 +43,7 @@ struct table *table_new(const char *const *heads)
 }
 
 /* A copy of `text` that is safe to show. */
-static char *tame(const char *text)
+static char *escaped_copy(const char *text)
 {
     char *copy = malloc(4 * strlen(text) + 1), *to = copy;
     uint32_t code;
@@ -83,7 +83,7 @@ void table_cell(struct table *table, const char *format, ...)
         if (!table->cells)
             no_memory();
     }
-    table->cells[table->count++] = tame(text);
+    table->cells[table->count++] = escaped_copy(text);
     free(text);
 }
 

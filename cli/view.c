@@ -172,7 +172,7 @@ int64_t oldest_ms(const hf_entry *const *entries, size_t count)
     return oldest;
 }
 
-void entry_who(const hf_entry *entry, char *buffer, size_t size)
+void entry_describe(const hf_entry *entry, char *buffer, size_t size)
 {
     char pid[32] = "";
 
@@ -186,7 +186,7 @@ void entry_who(const hf_entry *entry, char *buffer, size_t size)
         snprintf(buffer, size, "somebody");
 }
 
-void lock_state(const struct lock *lock, char *buffer, size_t size)
+void lock_describe(const struct lock *lock, char *buffer, size_t size)
 {
     char who[400];
 
@@ -197,7 +197,7 @@ void lock_state(const struct lock *lock, char *buffer, size_t size)
     } else if (lock->holder_count == 0) {
         snprintf(buffer, size, "-");
     } else {
-        entry_who(lock->holders[0], who, sizeof who);
+        entry_describe(lock->holders[0], who, sizeof who);
         if (lock->holder_count > 1)
             snprintf(buffer, size, "%s and %zu more", who, lock->holder_count - 1);
         else
@@ -205,7 +205,7 @@ void lock_state(const struct lock *lock, char *buffer, size_t size)
     }
 }
 
-void cell_ms(int64_t ms, const char *none, char *buffer, size_t size)
+void cell_duration(int64_t ms, const char *none, char *buffer, size_t size)
 {
     if (ms >= 0)
         format_duration(ms, buffer, size);
@@ -213,7 +213,7 @@ void cell_ms(int64_t ms, const char *none, char *buffer, size_t size)
         snprintf(buffer, size, "%s", none);
 }
 
-void look_url(struct args *args, char *buffer, size_t size)
+void store_url(struct args *args, char *buffer, size_t size)
 {
     const char *url = args_url(args);
 
@@ -288,12 +288,12 @@ void view_json(struct json *json, const struct view *view)
     json_close(json);
 }
 
-struct json *look_json(struct args *args, const char *name)
+struct json *json_document(struct args *args, const char *name)
 {
     struct json *json = json_new(stdout);
     char url[512];
 
-    look_url(args, url, sizeof url);
+    store_url(args, url, sizeof url);
     json_open(json, NULL, '{');
     json_text(json, "url", url);
     if (name)
@@ -303,7 +303,7 @@ struct json *look_json(struct args *args, const char *name)
 
 /* ---- Text from strangers --------------------------------------------------------- */
 
-void text_safe(const char *text, char *buffer, size_t size)
+void text_escape(const char *text, char *buffer, size_t size)
 {
     size_t used = 0;
 

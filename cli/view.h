@@ -43,28 +43,28 @@ uint32_t lock_limit(const struct lock *lock);
 int64_t oldest_ms(const hf_entry *const *entries, size_t count);
 
 /* "host pid 8123 program": who it is, as far as it is known. Not escaped. */
-void entry_who(const hf_entry *entry, char *buffer, size_t size);
+void entry_describe(const hf_entry *entry, char *buffer, size_t size);
 
 /* "held for 4m12s by host pid 8123 program and 2 more, 3 ahead" for the first of the
  * wants that somebody but the process `us` of this host holds. 1 with words; 0: nobody;
  * or a code. Not escaped. */
-int holder_words(hf_client *client, const hf_want *wants, size_t count, int64_t us,
-                 char *buffer, size_t size, hf_error *why);
+int holder_describe(hf_client *client, const hf_want *wants, size_t count, int64_t us,
+                    char *buffer, size_t size, hf_error *why);
 
 /* Who holds it; of a latch or cell what it is at. Not escaped. */
-void lock_state(const struct lock *lock, char *buffer, size_t size);
+void lock_describe(const struct lock *lock, char *buffer, size_t size);
 
 /* `text` with whatever is not fit for a terminal as \xNN; cut to fit. */
-void text_safe(const char *text, char *buffer, size_t size);
+void text_escape(const char *text, char *buffer, size_t size);
 
 /* A duration for a table: "-" if it is not known, `none` for HF_FOREVER. */
-void cell_ms(int64_t ms, const char *none, char *buffer, size_t size);
+void cell_duration(int64_t ms, const char *none, char *buffer, size_t size);
 
 /* The store that is looked at, for people: without secrets. */
-void look_url(struct args *args, char *buffer, size_t size);
+void store_url(struct args *args, char *buffer, size_t size);
 
 /* Begins the document of a command: {"url": ..., "name": ... (unless NULL). */
-struct json *look_json(struct args *args, const char *name);
+struct json *json_document(struct args *args, const char *name);
 
 /* One holder or waiter, several, and all locks of a view as "locks": [...]; view.c has
  * the schema. */

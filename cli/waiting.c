@@ -38,31 +38,31 @@ static void signal_take(struct wait *wait)
     if (!wait->signal)
         return;
     if (wait->line)
-        line_end(wait->line);
-    exit_soon(CLOSE_MS, 128 + wait->signal, NULL);
+        status_line_end(wait->line);
+    exit_timer_start(CLOSE_MS, 128 + wait->signal, NULL);
     hf_op_cancel(wait->op);
 }
 
-static void wait_turn(struct wait *wait)
+static void wait_step(struct wait *wait)
 {
-    struct line *line = wait->signal ? NULL : wait->line;
+    struct status_line *line = wait->signal ? NULL : wait->line;
     struct pollfd fds[] = { { hf_dispatch_fd(wait->client, NULL), POLLIN, 0 },
                             { wait->signal ? -1 : wait->signals->fd, POLLIN, 0 },
-                            { line ? line_fd(line) : -1, POLLIN, 0 } };
-    int ready = poll(fds, 3, line ? line_timeout(line) : -1);
+                            { line ? status_line_fd(line) : -1, POLLIN, 0 } };
+    int ready = poll(fds, 3, line ? status_line_timeout(line) : -1);
 
     if (ready > 0 && fds[1].revents)
         signal_take(wait);
     hf_dispatch(wait->client, NULL);
     if (line && !wait->done && !wait->signal)
-        line_turn(line);
+        status_line_step(line);
 }
 
-int wait_end(struct wait *wait)
+int wait_finish(struct wait *wait)
 {
     hf_dispatch(wait->client, NULL);
     while (!wait->done)
-        wait_turn(wait);
+        wait_step(wait);
     hf_op_free(wait->op);
     wait->op = NULL;
     return wait->rc;
@@ -84,7 +84,7 @@ static int acquire_once(struct run *run, struct wait *wait)
                               wait_acquired, wait, &wait->op, &wait->why);
 
     wait->done = false;
-    return rc ? rc : wait_end(wait);
+    return rc ? rc : wait_finish(wait);
 }
 
 static int64_t ms_since(int64_t since_ns)
@@ -108,26 +108,28 @@ static bool try_again(struct run *run, const struct wait *wait, int64_t timeout)
 
 int run_acquire(struct run *run, struct signals *signals)
 {
-    struct line line = { .what = run->names, .wants = run->wants, .count = run->count };
+    struct status_line line = { .what = run->names,
+                                .wants = run->wants,
+                                .count = run->count };
     struct wait wait = { .client = run->client, .signals = signals, .line = &line };
     int64_t timeout = run->acquire.timeout_ms;
     char took[32];
     int rc;
 
-    line_begin(&line, run->args, signals);
+    status_line_begin(&line, run->args, signals);
     if (timeout == 0)
         line.step_ms = 0;
     do
         rc = acquire_once(run, &wait);
     while (rc != 0 && try_again(run, &wait, timeout));
-    line_end(&line);
+    status_line_end(&line);
     if (wait.signal) {
         rc = wait_signalled(&wait);
         run->client = NULL;
         return rc;
     }
     if (rc != 0)
-        return run_refused(run, &wait.why);
+        return run_not_acquired(run, &wait.why);
     run->hold = wait.hold;
     format_duration(ms_since(line.since_ns), took, sizeof took);
     cli_verbose(run->args, "%s: acquired after %s, token %" PRIu64, run->names, took,

@@ -40,7 +40,7 @@ int signals_next(struct signals *signals);
 
 /* Whom a wait is for. Another process looks, over a connection of its own, so that no
  * look delays the wait, a signal or the grant. */
-struct line {
+struct status_line {
     struct args *args;
     const char *what; /* the names, for messages */
     const struct signals *signals;
@@ -58,23 +58,24 @@ struct line {
 };
 
 /* Lines are written on a terminal, or with -v. */
-void line_begin(struct line *line, struct args *args, const struct signals *signals);
+void status_line_begin(struct status_line *line, struct args *args,
+                       const struct signals *signals);
 /* For poll(): a descriptor or -1; milliseconds or -1. */
-int line_fd(const struct line *line);
-int line_timeout(const struct line *line);
-void line_turn(struct line *line);
+int status_line_fd(const struct status_line *line);
+int status_line_timeout(const struct status_line *line);
+void status_line_step(struct status_line *line);
 /* Takes the line off the screen and lets the other process go. */
-void line_end(struct line *line);
+void status_line_end(struct status_line *line);
 #define LOOK_COMMAND "_look" /* what this program is called with to look: hidden */
 /* The other process: `words` are the pid of the one that waits, and names. */
-int line_look(char **words, size_t count);
+int looker_main(char **words, size_t count);
 
 /* ---- The wait -------------------------------------------------------------------- */
 
 struct wait {
     hf_client *client;
     struct signals *signals;
-    struct line *line; /* NULL: none is shown */
+    struct status_line *line; /* NULL: none is shown */
     hf_op *op;
     hf_hold *hold;
     int signal; /* that ended the wait, or 0 */
@@ -87,7 +88,7 @@ struct wait {
 void wait_acquired(void *user, int rc, hf_hold *hold, const hf_error *why);
 void wait_done(void *user, int rc, const hf_error *why);
 /* Waits until one of them was called, and frees the op; its rc. */
-int wait_end(struct wait *wait);
+int wait_finish(struct wait *wait);
 /* After a signal: gives up what is held and closes the client; the exit code. */
 int wait_signalled(struct wait *wait);
 

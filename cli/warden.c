@@ -32,7 +32,7 @@
 enum { FD_SOCKET, FD_SIGNAL, FD_TIMER, FD_REST };
 
 /* What the warden knows; nothing of it is holdfast's. */
-struct watch {
+struct warden_state {
     struct warden_page *page;
     pid_t child;
     bool ending; /* TERM was sent */
@@ -62,39 +62,39 @@ static void timer_set(int64_t at)
     timerfd_settime(FD_TIMER, TFD_TIMER_ABSTIME, &spec, NULL);
 }
 
-static _Noreturn void end_all(struct watch *watch)
+static _Noreturn void kill_all(struct warden_state *state)
 {
-    bool gone = tree_kill(watch->reaped ? 0 : watch->child, &watch->status);
+    bool gone = tree_kill(state->reaped ? 0 : state->child, &state->status);
 
     report(REPORT_GONE, gone ? 0 : 1);
     _exit(0);
 }
 
-static void deadline_look(struct watch *watch)
+static void deadline_check(struct warden_state *state)
 {
     int64_t now = now_ns();
-    int64_t term_at = atomic_load(&watch->page->term_at);
-    int64_t kill_at = atomic_load(&watch->page->kill_at);
+    int64_t term_at = atomic_load(&state->page->term_at);
+    int64_t kill_at = atomic_load(&state->page->kill_at);
 
     if (now >= kill_at)
-        end_all(watch);
-    if (now >= term_at && !watch->ending) {
-        watch->ending = true;
+        kill_all(state);
+    if (now >= term_at && !state->ending) {
+        state->ending = true;
         report(REPORT_ENDING, 0);
-        tree_ask(watch->child);
+        tree_terminate(state->child);
     }
-    timer_set(watch->ending ? kill_at : term_at);
+    timer_set(state->ending ? kill_at : term_at);
 }
 
 /* ---- What becomes of the command ------------------------------------------------- */
 
 /* While it is to end, only the end of everything counts. */
-static void children_end(struct watch *watch)
+static void children_end(struct warden_state *state)
 {
     int status = -1;
-    bool none = tree_reap(watch->child, &status);
+    bool none = tree_reap(state->child, &status);
 
-    watch->reaped |= status != -1;
+    state->reaped |= status != -1;
     if (none) {
         report(REPORT_GONE, 0);
         _exit(0);
@@ -102,9 +102,9 @@ static void children_end(struct watch *watch)
 }
 
 /* By now it is certain whether exec worked: vfork() may be no more than fork(). */
-static void report_end(const struct watch *watch, const siginfo_t *info)
+static void report_end(const struct warden_state *state, const siginfo_t *info)
 {
-    int error = atomic_load(&watch->page->exec_errno);
+    int error = atomic_load(&state->page->exec_errno);
 
     if (error)
         report(REPORT_FAILED, error);
@@ -115,37 +115,37 @@ static void report_end(const struct watch *watch, const siginfo_t *info)
 
 /* Reaps one process that died, unless it is the command: its number must stay its own
  * as long as holdfast may send it signals. */
-static bool child_changed(struct watch *watch)
+static bool child_changed(struct warden_state *state)
 {
     siginfo_t info;
     int status;
 
     info.si_pid = 0;
-    if (waitid(P_PID, (id_t)watch->child, &info,
+    if (waitid(P_PID, (id_t)state->child, &info,
                WEXITED | WSTOPPED | WNOHANG | WNOWAIT) == 0 &&
         info.si_pid != 0) {
         if (info.si_code == CLD_STOPPED) {
-            waitid(P_PID, (id_t)watch->child, &info, WSTOPPED | WNOHANG);
+            waitid(P_PID, (id_t)state->child, &info, WSTOPPED | WNOHANG);
             report(REPORT_STOPPED, info.si_status);
             return true;
         }
-        report_end(watch, &info);
+        report_end(state, &info);
         _exit(0);
     }
     info.si_pid = 0;
     if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0 ||
-        info.si_pid == watch->child)
+        info.si_pid == state->child)
         return false;
     return waitpid(info.si_pid, &status, WNOHANG) > 0;
 }
 
-static void children_look(struct watch *watch)
+static void children_check(struct warden_state *state)
 {
-    if (watch->ending) {
-        children_end(watch);
+    if (state->ending) {
+        children_end(state);
         return;
     }
-    while (child_changed(watch))
+    while (child_changed(state))
         ;
 }
 
@@ -167,7 +167,7 @@ static bool holdfast_dead(void)
     return got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR);
 }
 
-static _Noreturn void watch_loop(struct watch *watch)
+static _Noreturn void warden_loop(struct warden_state *state)
 {
     struct pollfd fds[] = { { FD_SOCKET, POLLIN, 0 },
                             { FD_SIGNAL, POLLIN, 0 },
@@ -179,11 +179,11 @@ static _Noreturn void watch_loop(struct watch *watch)
         if (fds[2].revents)
             drain(FD_TIMER);
         if (fds[0].revents && holdfast_dead())
-            end_all(watch);
-        children_look(watch);
-        deadline_look(watch);
+            kill_all(state);
+        children_check(state);
+        deadline_check(state);
         if (poll(fds, 3, -1) < 0 && errno != EINTR)
-            end_all(watch);
+            kill_all(state);
     }
 }
 
@@ -196,26 +196,27 @@ static void close_rest(void)
 }
 
 /* One that is not among those we are about to replace (stdin may have been closed). */
-static int above(int fd)
+static int fd_above(int fd)
 {
     return fd < 0 ? fd : fcntl(fd, F_DUPFD_CLOEXEC, FD_REST);
 }
 
 /* What the warden needs, before there is a command that needs the warden. */
-static int watch_prepare(int socket, int fds[FD_REST])
+static int descriptors_prepare(int socket, int fds[FD_REST])
 {
     sigset_t set;
 
     sigemptyset(&set);
     sigaddset(&set, SIGCHLD);
-    fds[FD_SOCKET] = above(socket);
-    fds[FD_SIGNAL] = above(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
-    fds[FD_TIMER] = above(timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK));
+    fds[FD_SOCKET] = fd_above(socket);
+    fds[FD_SIGNAL] = fd_above(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
+    fds[FD_TIMER] =
+        fd_above(timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK));
     return fds[FD_SOCKET] < 0 || fds[FD_SIGNAL] < 0 || fds[FD_TIMER] < 0 ? -1 : 0;
 }
 
 /* From here on the warden has no descriptor of holdfast's, and no lock. */
-static void watch_begin(const int fds[FD_REST])
+static void descriptors_install(const int fds[FD_REST])
 {
     for (int fd = 0; fd < FD_REST; fd++) {
         if (dup2(fds[fd], fd) < 0)
@@ -231,7 +232,7 @@ static struct report command_start(const struct child_plan *plan,
 {
     struct report first = { REPORT_STARTED, 0 };
 
-    if (watch_prepare(socket, fds) != 0)
+    if (descriptors_prepare(socket, fds) != 0)
         return (struct report){ REPORT_UNFIT, errno };
     if (now_ns() >= atomic_load(&page->term_at))
         return (struct report){ REPORT_GONE, 0 };
@@ -244,7 +245,7 @@ static struct report command_start(const struct child_plan *plan,
 static _Noreturn void warden_main(const struct child_plan *plan,
                                   struct warden_page *page, int socket)
 {
-    struct watch watch = { .page = page };
+    struct warden_state state = { .page = page };
     struct report first;
     int fds[FD_REST];
     sigset_t set;
@@ -258,9 +259,9 @@ static _Noreturn void warden_main(const struct child_plan *plan,
     send(socket, &first, sizeof first, MSG_NOSIGNAL);
     if (first.kind != REPORT_STARTED)
         _exit(0);
-    watch.child = first.value;
-    watch_begin(fds);
-    watch_loop(&watch);
+    state.child = first.value;
+    descriptors_install(fds);
+    warden_loop(&state);
 }
 
 /* ---- holdfast's side ------------------------------------------------------------- */
