@@ -82,8 +82,8 @@ static int value_number(struct args *args, const struct option *option,
         number = number * 10 + digit;
     }
     if (number < option->min || number > max)
-        return cli_usage(args, "--%s: %s is not within %llu and %llu", option->name,
-                         text, (unsigned long long)option->min,
+        return cli_usage(args, "--%s: %s is not a number from %llu to %llu",
+                         option->name, text, (unsigned long long)option->min,
                          (unsigned long long)max);
     *ret_number = number;
     return 0;
@@ -256,7 +256,7 @@ static int operand_surplus(struct args *args, const char *operand)
     char shown[256];
 
     url_without_secrets(operand, shown, sizeof shown);
-    return cli_usage(args, "\"%s\" is one operand too many", shown);
+    return cli_usage(args, "unexpected operand \"%s\"", shown);
 }
 
 static int check_operands(struct args *args)
@@ -271,7 +271,8 @@ static int check_operands(struct args *args)
     if (command->max_operands >= 0 && count > (size_t)command->max_operands)
         return operand_surplus(args, args->operands[command->max_operands]);
     if (args_get(args, "url")->count > 1)
-        return cli_usage(args, "more than one --url: quorum is not there yet");
+        return cli_usage(args, "only one --url can be given: a quorum of stores is not "
+                               "implemented");
     return 0;
 }
 

@@ -247,7 +247,7 @@ static void print_text(const struct bench *b, const char *url)
     char safe[1024];
 
     text_escape(url, safe, sizeof safe);
-    printf("%s, %g s for each line:\n", safe, seconds);
+    printf("%s, %g s per measurement:\n", safe, seconds);
     printf("free lock, one thread            %12.0f acquire + release per second\n",
            b->pairs_per_s);
     printf("one lock, %d threads, one client  %12.0f acquire + release per second\n",
@@ -256,8 +256,8 @@ static void print_text(const struct bench *b, const char *url)
            "(%zu times)\n",
            (double)percentile_ns(b, 50) / 1000, (double)percentile_ns(b, 99) / 1000,
            b->sample_count);
-    puts("Measured once, from here, with whatever else was going on: an order of "
-         "magnitude, not a comparison.");
+    puts("Measured once, on a machine that may be busy: an order of magnitude, not a "
+         "comparison.");
 }
 
 static void print_json(struct args *args, const struct bench *b)
@@ -315,7 +315,7 @@ static int run_bench(struct args *args)
     char url[512];
 
     if (b.time_ns <= 0 || b.time_ns > INT64_C(3600000000000))
-        return cli_usage(args, "--time must be longer than 0, and an hour at most");
+        return cli_usage(args, "--time must be longer than 0 and at most an hour");
     b.client = cli_open(args, NULL, &code);
     b.other = b.client ? cli_open(args, NULL, &code) : NULL;
     if (b.other) {
@@ -334,27 +334,26 @@ static int run_bench(struct args *args)
 }
 
 static const struct option bench_options[] = {
-    { "time", 't', OPT_DURATION, "DURATION", "how long to measure each of them (1s)", 0,
-      0 },
+    { "time", 't', OPT_DURATION, "DURATION", "length of each measurement (1s)", 0, 0 },
     { "json", 0, OPT_FLAG, NULL, "print JSON", 0, 0 },
     { NULL, 0, OPT_FLAG, NULL, NULL, 0, 0 },
 };
 
 static const char *const bench_examples[] = {
-    "holdfast bench --url file:/srv/locks --time 3s", "how quick locks are there", NULL
+    "holdfast bench --url file:/srv/locks --time 3s",
+    "how fast locks are in this directory", NULL
 };
 
 const struct command cmd_bench = {
     .name = "bench",
     .operands = "",
-    .summary = "measure quickly how fast locks are on this store",
+    .summary = "measure roughly how fast locks are on this store",
     .group = "look",
     .about =
-        "Measures three things, each for --time: how often one thread can take and "
-        "release a free lock; the same for four threads that share a client and a "
-        "lock; and how long it takes from a release until another client, which "
-        "waits, has the lock. It uses a lock of its own, but does put load on the "
-        "store.",
+        "Measures three things, each for --time: how often one thread can acquire and "
+        "release a free lock; the same for four threads that share one client and one "
+        "lock; and the time from a release until another client, which waits, has the "
+        "lock. It uses a lock name of its own, but puts load on the store.",
     .examples = bench_examples,
     .options = bench_options,
     .run = run_bench,

@@ -38,10 +38,10 @@ static int fail_holder(struct args *args, const char *command, const char *name,
     if (why->code != HF_ENOENT)
         return cli_fail(args, name, why);
     if (token)
-        cli_say("%s: %s: nobody holds it with token %llu (see holdfast show)", command,
-                name, (unsigned long long)token);
+        cli_say("%s: %s: no holder has token %llu (see holdfast show)", command, name,
+                (unsigned long long)token);
     else
-        cli_say("%s: %s: nobody holds it", command, name);
+        cli_say("%s: %s: the lock has no holder", command, name);
     return EXIT_BUSY;
 }
 
@@ -54,11 +54,12 @@ static int run_break(struct args *args)
     hf_error why;
 
     if (!token->given)
-        return cli_usage(args, "--token is needed, so that nobody else is hit: " WHERE);
+        return cli_usage(args, "--token is required, so that no other holder is "
+                               "evicted: " WHERE);
     client = cli_open(args, NULL, &code);
     if (!client)
         return code;
-    verbose_holders(args, client, name, token->number, "taking it away from");
+    verbose_holders(args, client, name, token->number, "evicting");
     if (hf_evict(client, name, token->number, &why) != 0)
         code = fail_holder(args, "break", name, token->number, &why);
     hf_close(client);
@@ -66,26 +67,26 @@ static int run_break(struct args *args)
 }
 
 static const struct option break_options[] = {
-    { "token", 't', OPT_NUMBER, "TOKEN", "the holder's token (needed): " WHERE, 1, 0 },
+    { "token", 't', OPT_NUMBER, "TOKEN", "the holder's token (required): " WHERE, 1,
+      0 },
     { NULL, 0, OPT_FLAG, NULL, NULL, 0, 0 },
 };
 
-static const char *const break_examples[] = {
-    "holdfast break jobs/nightly --token 17",
-    "take it away from the holder with token 17", NULL
-};
+static const char *const break_examples[] = { "holdfast break jobs/nightly --token 17",
+                                              "evict the holder with token 17", NULL };
 
 const struct command cmd_break = {
     .name = "break",
     .operands = "NAME",
-    .summary = "take a lock away from its holder",
+    .summary = "evict a holder: take the lock away from it",
     .group = "repair",
     .about =
-        "Takes the lock NAME away from the holder with exactly this token, and lets "
-        "the next one in. The holder is told, and `holdfast run` ends its command; but "
-        "a program that does not listen goes on as if it held the lock. Make sure that "
-        "it is gone, or that what it writes to checks tokens; else try `holdfast "
-        "revoke` first, which asks.",
+        "Evicts the holder of NAME with exactly this token, and the next waiter is "
+        "granted the lock. The evicted client is notified, and `holdfast run` kills "
+        "its command; but a program that ignores the notice continues as if it held "
+        "the lock. Make sure that the program has ended, or that the resource it "
+        "writes to checks tokens; otherwise try `holdfast revoke` first, which only "
+        "asks.",
     .examples = break_examples,
     .options = break_options,
     .run = run_break,
@@ -112,20 +113,21 @@ static int run_revoke(struct args *args)
 
 static const struct option revoke_options[] = {
     { "token", 't', OPT_NUMBER, "TOKEN",
-      "ask this holder only; default: all of them. " WHERE, 1, 0 },
+      "ask this holder only; default: all holders. " WHERE, 1, 0 },
     { NULL, 0, OPT_FLAG, NULL, NULL, 0, 0 },
 };
 
 static const char *const revoke_examples[] = { "holdfast revoke jobs/nightly",
-                                               "ask whoever holds it to let go", NULL };
+                                               "ask its holders to release it", NULL };
 
 const struct command cmd_revoke = {
     .name = "revoke",
     .operands = "NAME",
-    .summary = "ask the holders of a lock to let go",
+    .summary = "ask the holders of a lock to release it",
     .group = "repair",
-    .about = "Tells the holders of NAME that somebody wants it. What they make of it "
-             "is up to them: nothing is taken away.",
+    .about = "Notifies the holders of NAME that another client wants the lock. Each "
+             "holder decides what to do; nothing is taken away. `holdfast run "
+             "--on-revoke=term` sends SIGTERM to its command.",
     .examples = revoke_examples,
     .options = revoke_options,
     .run = run_revoke,

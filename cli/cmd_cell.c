@@ -116,7 +116,7 @@ out:
 }
 
 static const struct option cell_get_options[] = {
-    { "raw", 0, OPT_FLAG, NULL, "byte for byte, also on a terminal", 0, 0 },
+    { "raw", 0, OPT_FLAG, NULL, "print the exact bytes, also on a terminal", 0, 0 },
     { "json", 0, OPT_FLAG, NULL, "print JSON", 0, 0 },
     { NULL, 0, OPT_FLAG, NULL, NULL, 0, 0 },
 };
@@ -133,10 +133,10 @@ const struct command cmd_cell_get = {
     .summary = "print the value of a cell",
     .group = "objects",
     .about =
-        "Prints the value of the cell NAME as it is, without a newline of our own. On "
-        "a terminal control characters and bytes that are no text are shown as \\xNN, "
-        "unless --raw is given. "
-        "-v says its version on stderr. Exit code 1 if there is no such cell.",
+        "Prints the value of the cell NAME as it is, without a newline at the end. On "
+        "a terminal, control characters and bytes that are not text are shown as "
+        "\\xNN, unless --raw is given. -v reports the version on stderr. The exit code "
+        "is 1 if there is no such cell.",
     .examples = cell_get_examples,
     .options = cell_get_options,
     .run = run_cell_get,
@@ -150,7 +150,7 @@ static ssize_t read_input(struct args *args, char *buffer, size_t size)
     size_t len = fread(buffer, 1, size, stdin);
 
     if (ferror(stdin)) {
-        cli_usage(args, "standard input cannot be read");
+        cli_usage(args, "cannot read standard input");
         return -1;
     }
     if (len > HF_CELL_MAX) {
@@ -187,8 +187,8 @@ static int cell_fail(struct args *args, const char *name, hf_error *why)
     if (why->code == HF_ESTALE)
         snprintf(why->text, sizeof why->text,
                  args_get(args, "if-version")->given
-                     ? "changed in between: the version is another one by now"
-                     : "changed in between: the cell is there already");
+                     ? "the cell has changed: its version is not the given one any more"
+                     : "the cell already exists");
     return cli_fail(args, name, why);
 }
 
@@ -231,27 +231,27 @@ static int run_cell_set(struct args *args)
 
 static const struct option cell_set_options[] = {
     { "if-version", 'V', OPT_NUMBER, "VERSION",
-      "write only if the version still is this one", 1, 0 },
-    { "create", 'c', OPT_FLAG, NULL, "write only if there is no such cell", 0, 0 },
+      "write only if the cell still has this version", 1, 0 },
+    { "create", 'c', OPT_FLAG, NULL, "write only if the cell does not exist", 0, 0 },
     { NULL, 0, OPT_FLAG, NULL, NULL, 0, 0 },
 };
 
 static const char *const cell_set_examples[] = {
     "holdfast cell set config/leader db3 --if-version 17",
-    "write it unless somebody else has since version 17",
+    "write it unless another client has done so since version 17",
     "holdfast cell set config/map - < map.json", "the value from standard input", NULL
 };
 
 const struct command cmd_cell_set = {
     .name = "cell set",
     .operands = "NAME VALUE|-",
-    .summary = "write a cell, if nobody else has",
+    .summary = "write a cell, if it has not changed",
     .group = "objects",
     .about =
         "Writes VALUE (\"-\": standard input) to the cell NAME and prints the new "
-        "version. With --if-version or --create nothing is written if the cell changed "
-        "in between; the exit code is 1 then: read it again, and decide again. Without "
-        "either it is written whatever it was. A value has 65536 bytes at most.",
+        "version. With --if-version or --create, nothing is written if the cell has "
+        "changed in between; the exit code is then 1: read the cell and decide again. "
+        "Without either, the cell is overwritten. A value has at most 65536 bytes.",
     .examples = cell_set_examples,
     .options = cell_set_options,
     .run = run_cell_set,
@@ -268,8 +268,8 @@ static int run_cell_rm(struct args *args)
     hf_error why;
 
     if (!version->given)
-        return cli_usage(args, "--if-version is needed: `holdfast cell get -v NAME` "
-                               "says the version");
+        return cli_usage(args, "--if-version is required: `holdfast cell get -v NAME` "
+                               "reports the version");
     client = cli_open(args, NULL, &code);
     if (!client)
         return code;
@@ -281,18 +281,18 @@ static int run_cell_rm(struct args *args)
 
 static const struct option cell_rm_options[] = {
     { "if-version", 'V', OPT_NUMBER, "VERSION",
-      "remove it only if the version still is this one (needed)", 1, 0 },
+      "remove the cell only if it still has this version (required)", 1, 0 },
     { NULL, 0, OPT_FLAG, NULL, NULL, 0, 0 },
 };
 
 const struct command cmd_cell_rm = {
     .name = "cell rm",
     .operands = "NAME",
-    .summary = "remove a cell, if nobody has changed it",
+    .summary = "remove a cell, if it has not changed",
     .group = "objects",
-    .about = "Removes the cell NAME if its version still is the one given; the exit "
-             "code is 1 if it changed in between. A version never comes back, also not "
-             "when the cell is made anew.",
+    .about = "Removes the cell NAME if it still has the given version; the exit code "
+             "is 1 if it has changed. A version is never used again, even if the cell "
+             "is created anew.",
     .options = cell_rm_options,
     .run = run_cell_rm,
     .min_operands = 1,

@@ -35,14 +35,14 @@ static const struct {
     { HF_CAP_CELL, "cell", "cells" },
     { HF_CAP_LEASE, "lease", "leases" },
     { HF_CAP_DETACH, "detach", "holds that outlive their process" },
-    { HF_CAP_INSPECT, "inspect", "showing who holds and waits" },
-    { HF_CAP_EVICT, "evict", "breaking locks" },
-    { HF_CAP_REVOKE, "revoke", "asking holders to let go" },
+    { HF_CAP_INSPECT, "inspect", "listing holders and waiters" },
+    { HF_CAP_EVICT, "evict", "evicting holders" },
+    { HF_CAP_REVOKE, "revoke", "asking holders to release" },
     { HF_CAP_PROCESSES, "processes", "locks between processes" },
     { HF_CAP_CRASH, "crash", "release at once when a holder is killed" },
-    { HF_CAP_DURABLE, "durable", "tokens that grow over a restart" },
+    { HF_CAP_DURABLE, "durable", "tokens that grow across a restart" },
     { HF_CAP_HANDOFF, "handoff", "hand-off between threads" },
-    { HF_CAP_DIAGNOSE, "diagnose", "examining itself for traps" },
+    { HF_CAP_DIAGNOSE, "diagnose", "checks for traps" },
 };
 
 #define CAPABILITY_COUNT (sizeof capabilities_known / sizeof *capabilities_known)
@@ -230,7 +230,7 @@ static void print_findings(const struct examination *exam)
     size_t remarks = count_level(exam, HF_REMARK);
 
     if (!exam->findings) {
-        puts("This store cannot be examined for traps.");
+        puts("This store has no checks for traps.");
         return;
     }
     for (size_t i = 0; i < hf_report_count(exam->findings); i++)
@@ -295,21 +295,20 @@ static const struct option doctor_options[] = {
 static const char *const doctor_examples[] = {
     "holdfast doctor", "examine the default store",
     "holdfast doctor file:/srv/locks --json > report.json || exit 1",
-    "in CI: fails if there is a trap, or no answer", NULL
+    "for CI: fails if there is a trap or no answer", NULL
 };
 
 const struct command cmd_doctor = {
     .name = "doctor",
     .operands = "[URL]",
-    .summary = "examine a store: reachable, what it can do, known traps and fixes",
+    .summary = "examine a store: connection, capabilities, known traps and their fixes",
     .group = "look",
     .about =
-        "Opens the store, measures how long that and one question take, says what it "
-        "can do, and lists what is known to break or slow down locks there, each with "
-        "what to do about it. A trap may cost a lock; a remark will not.\n"
-        "\n"
-        "The exit code is 0 if all is well or there are remarks only, 1 if there is a "
-        "trap, and 69 or the code of the failure if the store could not be examined.",
+        "Opens the store, measures how long that and one request take, lists what the "
+        "store can do, and checks for what is known to break or slow down locks there, "
+        "each with its fix. A trap may cost a lock; a remark will not.\n\n"
+        "The exit code is 0 without a trap, 1 with a trap, and 69 or the code of the "
+        "failure if the store could not be examined.",
     .examples = doctor_examples,
     .options = doctor_options,
     .run = run_doctor,

@@ -48,8 +48,8 @@ static int want_permits(struct args *args, const char *name, hf_want *ret_want)
         return cli_usage(args, "--permits: \"%s\" is not K/N with 1 <= K <= N", text);
     if (permits > limit)
         return cli_usage(args,
-                         "--permits: \"%s\" asks for more permits than there are (K/N: "
-                         "K of N in all)",
+                         "--permits: \"%s\" asks for more permits than the semaphore "
+                         "has (K/N: K permits of N)",
                          text);
     *ret_want = hf_permits(name, permits, limit);
     return 0;
@@ -86,8 +86,7 @@ static int read_want(struct args *args, const char *name, hf_want *ret_want)
         if (!args_get(args, kinds[i])->given)
             continue;
         if (*kind)
-            return cli_usage(args, "--%s and --%s are different kinds of lock", kind,
-                             kinds[i]);
+            return cli_usage(args, "--%s and --%s exclude each other", kind, kinds[i]);
         kind = kinds[i];
     }
     if (strcmp(kind, "permits") == 0)
@@ -160,7 +159,7 @@ static int id_hand_out(struct args *args, const char *what, hf_hold *hold)
         print_lines(args, id, hf_hold_token(hold, 0));
     if (fflush(stdout) != 0 || ferror(stdout)) {
         hf_release(hold, NULL);
-        cli_say("%s: the lock was given back, as its id could not be written", what);
+        cli_say("%s: the id could not be written, so the lock was released", what);
         return EXIT_INTERNAL;
     }
     if (hf_hold_leave(hold, &why) != 0)
@@ -228,8 +227,8 @@ static int run_acquire(struct args *args)
     if (code != 0)
         return code;
     if (args_get(args, "ttl")->ms <= 0)
-        return cli_usage(args, "--ttl is needed, longer than 0: the lease is what ends "
-                               "a hold that nobody releases");
+        return cli_usage(args, "--ttl is required and must be longer than 0: the lease "
+                               "ends a hold that is not released");
     if (nonblock && wait->given && wait->ms != 0)
         return cli_usage(args, "--nonblock and --wait exclude each other");
     options.timeout_ms = nonblock ? 0 : wait->given ? wait->ms : HF_FOREVER;
@@ -245,24 +244,25 @@ static int run_acquire(struct args *args)
 }
 
 static const struct option acquire_options[] = {
-    { "shared", 's', OPT_FLAG, NULL,
-      "share it with others that say --shared (a read lock)", 0, 0 },
+    { "shared", 's', OPT_FLAG, NULL, "read lock: shared with other --shared holders", 0,
+      0 },
     { "exclusive", 'x', OPT_FLAG, NULL,
-      "keep out those that say --shared (a write lock)", 0, 0 },
-    { "fair", 0, OPT_FLAG, NULL, "strictly first come, first served", 0, 0 },
+      "write lock: excludes --shared and --exclusive holders", 0, 0 },
+    { "fair", 0, OPT_FLAG, NULL, "mutex granted strictly in order of arrival", 0, 0 },
     { "permits", 0, OPT_TEXT, "K/N", "take K of the N permits of a semaphore", 0, 0 },
-    { "expiring", 0, OPT_NUMBER, "N",
-      "take one of N permits, each with a lease of its own", 1, UINT32_MAX },
-    { "stripe", 0, OPT_TEXT, "KEY/N",
-      "lock the one of N parts of NAME that KEY falls into", 0, 0 },
+    { "expiring", 0, OPT_NUMBER, "N", "take one of N permits, each with its own lease",
+      1, UINT32_MAX },
+    { "stripe", 0, OPT_TEXT, "KEY/N", "hash KEY to one of N sub-locks of NAME", 0, 0 },
     { "ttl", 't', OPT_DURATION, "DURATION",
-      "the lease: how long the lock is held if nobody releases or extends it (needed)",
-      0, 0 },
+      "length of the lease (required): the lock ends after it unless it is extended", 0,
+      0 },
     { "wait", 'w', OPT_FOREVER, "DURATION",
-      "how long to wait for it: a duration, 0, or forever (the default)", 0, 0 },
+      "how long to wait for the lock: 10s, 1m30s, 0 or forever (the default)", 0, 0 },
     { "nonblock", 'n', OPT_FLAG, NULL, "the same as --wait 0", 0, 0 },
     { "note", 0, OPT_TEXT, "TEXT",
-      "shown to others by show and watch; default: who called", 0, 0 },
+      "text about this hold for other users, printed by show and watch; default: the "
+      "calling process",
+      0, 0 },
     { "export", 0, OPT_FLAG, NULL, "also print a line that exports the variables", 0,
       0 },
     { "json", 0, OPT_FLAG, NULL, "print JSON: id, token, lease_ms", 0, 0 },
@@ -271,23 +271,24 @@ static const struct option acquire_options[] = {
 
 static const char *const acquire_examples[] = {
     "eval \"$(holdfast acquire --export jobs/nightly --ttl 10m)\"",
-    "hold it for ten minutes; HOLDFAST_ID and HOLDFAST_TOKEN are set",
+    "hold the lock for ten minutes; HOLDFAST_ID and HOLDFAST_TOKEN are set",
     "holdfast acquire gpu --permits 1/4 --ttl 1h --wait 0 --json",
-    "one of four permits for an hour, if there is one right now", NULL
+    "one of four permits for an hour, if one is free now", NULL
 };
 
 const struct command cmd_acquire = {
     .name = "acquire",
     .operands = "NAME",
-    .summary = "take a lock and keep it, for scripts that cannot wrap a command",
+    .summary = "acquire a lock that stays held after this command has ended",
     .group = "hold",
     .about =
-        "Takes the lock NAME, prints its id and its fencing token as two shell "
-        "variables, and ends. The lock stays held until `holdfast release` or until "
-        "the lease (--ttl) is over, whichever comes first: nothing renews it, and the "
-        "end of the script does not release it. Prefer `holdfast run` where it fits.\n"
-        "\n"
-        "Whoever knows the id can release the lock, so treat it as a secret.",
+        "Acquires the lock NAME, prints its id and its fencing token as two shell "
+        "variables, and exits. The lock stays held until `holdfast release` or until "
+        "the lease (--ttl) is over, whichever comes first: no process renews the "
+        "lease, and the end of the script does not release the lock. Prefer `holdfast "
+        "run` where one command is enough.\n\n"
+        "Any process that knows the id can release the lock, so treat the id as a "
+        "secret.",
     .examples = acquire_examples,
     .options = acquire_options,
     .run = run_acquire,
@@ -317,8 +318,8 @@ static hf_hold *adopt(struct args *args, hf_client *client, int64_t ttl_ms,
         *ret_exit = cli_fail(args, NULL, &why);
         return NULL;
     }
-    cli_say("%s: the lock is not held under this id any more: released, expired, taken "
-            "away, or extended, which gives a new id",
+    cli_say("%s: this id no longer holds a lock: the lock was released, expired, "
+            "evicted, or extended, which gives a new id",
             ttl_ms ? "extend" : "release");
     *ret_exit = EXIT_LOST;
     return NULL;
@@ -330,12 +331,11 @@ static int check_id(struct args *args)
     const char *id = given ? given : getenv("HOLDFAST_ID");
 
     if (!id || (!given && !*id))
-        return cli_usage(args, "which lock? Give the id that `holdfast acquire` "
-                               "printed, or set HOLDFAST_ID");
+        return cli_usage(args, "the id is missing: give the one that `holdfast "
+                               "acquire` printed, or set HOLDFAST_ID");
     if (run_has_id(id))
-        return cli_usage(args, "that is the lock of the `holdfast run` around this "
-                               "command, which keeps it and releases it when the "
-                               "command has ended");
+        return cli_usage(args, "this lock belongs to the enclosing `holdfast run`, "
+                               "which releases it when its command has ended");
     return 0;
 }
 
@@ -360,16 +360,17 @@ static const struct option release_options[] = {
 };
 
 static const char *const release_examples[] = { "holdfast release \"$HOLDFAST_ID\"",
-                                                "give back what acquire took", NULL };
+                                                "release the lock that acquire took",
+                                                NULL };
 
 const struct command cmd_release = {
     .name = "release",
     .operands = "[ID]",
-    .summary = "give back a lock that acquire took",
+    .summary = "release a lock that acquire took",
     .group = "hold",
-    .about = "Releases the lock with this ID, or with the one in HOLDFAST_ID. If it is "
-             "not held any more the exit code is 78: what was done under it may have "
-             "run beside somebody else.",
+    .about = "Releases the lock with this ID, or with the one in HOLDFAST_ID. If the "
+             "lock is no longer held, the exit code is 78: the work may have "
+             "overlapped with that of another client.",
     .examples = release_examples,
     .options = release_options,
     .run = run_release,
@@ -387,7 +388,8 @@ static int run_extend(struct args *args)
     if (code != 0)
         return code;
     if (ttl_ms <= 0)
-        return cli_usage(args, "--ttl is needed, longer than 0: the lease from now on");
+        return cli_usage(args, "--ttl is required and must be longer than 0: the new "
+                               "lease, from now on");
     client = cli_open(args, NULL, &code);
     if (!client)
         return code;
@@ -399,7 +401,7 @@ static int run_extend(struct args *args)
 }
 
 static const struct option extend_options[] = {
-    { "ttl", 't', OPT_DURATION, "DURATION", "the new lease, from now on (needed)", 0,
+    { "ttl", 't', OPT_DURATION, "DURATION", "the new lease, from now on (required)", 0,
       0 },
     { "export", 0, OPT_FLAG, NULL, "also print a line that exports the variables", 0,
       0 },
@@ -415,12 +417,12 @@ static const char *const extend_examples[] = {
 const struct command cmd_extend = {
     .name = "extend",
     .operands = "[ID]",
-    .summary = "give a lock that acquire took a new lease",
+    .summary = "set a new lease for a lock that acquire took",
     .group = "hold",
     .about = "Sets the lease of the lock with this ID, or with the one in HOLDFAST_ID, "
-             "to --ttl from now, and prints its new id and its token, which is the "
-             "same as before. The old id is spent. If the lock is not held any more "
-             "the exit code is 78.",
+             "to --ttl from now. Prints a new id and the token, which does not change. "
+             "The old id is no longer valid. If the lock is no longer held, the exit "
+             "code is 78.",
     .examples = extend_examples,
     .options = extend_options,
     .run = run_extend,

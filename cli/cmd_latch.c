@@ -49,7 +49,7 @@ static int run_latch_set(struct args *args)
     code = EXIT_DONE;
     if (hf_latch_set(client, name, count, &why) != 0) {
         if (why.code == HF_EBUSY)
-            snprintf(why.text, sizeof why.text, "the latch is counting already");
+            snprintf(why.text, sizeof why.text, "the latch is already counting");
         code = cli_fail(args, name, &why);
     }
     hf_close(client);
@@ -57,17 +57,16 @@ static int run_latch_set(struct args *args)
 }
 
 static const char *const latch_set_examples[] = { "holdfast latch set deploy/ready 3",
-                                                  "open when three have counted down",
-                                                  NULL };
+                                                  "it opens after three counts", NULL };
 
 const struct command cmd_latch_set = {
     .name = "latch set",
     .operands = "NAME COUNT",
     .summary = "set a count-down latch",
     .group = "objects",
-    .about = "Sets the latch NAME to COUNT. It opens when as many have counted down. A "
-             "latch that is counting cannot be set (exit code 1); one that was never "
-             "set is open.",
+    .about = "Sets the latch NAME to COUNT. It opens when it has been counted down to "
+             "0. A latch that is counting cannot be set (exit code 1); a latch that "
+             "was never set is open.",
     .examples = latch_set_examples,
     .options = no_options,
     .run = run_latch_set,
@@ -95,8 +94,8 @@ static int run_latch_down(struct args *args)
 }
 
 static const char *const latch_down_examples[] = {
-    "holdfast latch down deploy/ready", "this host is ready; prints how many are not",
-    NULL
+    "holdfast latch down deploy/ready",
+    "this host is ready; prints how many hosts are not", NULL
 };
 
 const struct command cmd_latch_down = {
@@ -105,8 +104,8 @@ const struct command cmd_latch_down = {
     .summary = "count a latch down",
     .group = "objects",
     .about =
-        "Takes BY (default: 1) off the latch NAME, not below 0, and prints what is "
-        "left.",
+        "Subtracts BY (default: 1) from the latch NAME, not below 0, and prints what "
+        "is left.",
     .examples = latch_down_examples,
     .options = no_options,
     .run = run_latch_down,
@@ -151,7 +150,7 @@ static const struct option latch_wait_options[] = {
 
 static const char *const latch_wait_examples[] = {
     "holdfast latch wait deploy/ready --wait 5m && ./switch-over",
-    "go on when all are ready, within five minutes", NULL
+    "continue when all hosts are ready, within five minutes", NULL
 };
 
 const struct command cmd_latch_wait = {
@@ -159,8 +158,8 @@ const struct command cmd_latch_wait = {
     .operands = "NAME",
     .summary = "wait until a latch is open",
     .group = "objects",
-    .about = "Ends when the latch NAME is open: with exit code 0 then, 75 if --wait is "
-             "over first, 1 if it is not open and --wait is 0.",
+    .about = "Waits until the latch NAME is open. The exit code is 0 when it is open, "
+             "75 if --wait is over first, and 1 if it is not open and --wait is 0.",
     .examples = latch_wait_examples,
     .options = latch_wait_options,
     .run = run_latch_wait,
@@ -195,10 +194,10 @@ static int run_latch_show(struct args *args)
 const struct command cmd_latch_show = {
     .name = "latch show",
     .operands = "NAME",
-    .summary = "show what is left of a latch",
+    .summary = "show the count that is left of a latch",
     .group = "objects",
-    .about = "Prints what is left of the latch NAME: 0 if it is open, which is also "
-             "one that was never set. `holdfast show` also lists who waits for it.",
+    .about = "Prints the count that is left of the latch NAME: 0 if the latch is open "
+             "or was never set. `holdfast show` also lists its waiters.",
     .options = json_options,
     .run = run_latch_show,
     .min_operands = 1,

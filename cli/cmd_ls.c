@@ -19,8 +19,8 @@ static void print_json(struct args *args, const struct view *view)
 
 static void print_locks(const struct view *view)
 {
-    static const char *const heads[] = { "NAME",    "KIND",        "HELD BY", "SINCE",
-                                         "WAITERS", "OLDEST WAIT", NULL };
+    static const char *const heads[] = { "NAME",    "KIND",     "HELD BY", "HELD FOR",
+                                         "WAITERS", "MAX WAIT", NULL };
     struct table *table = table_new(heads);
     char text[512];
 
@@ -72,21 +72,19 @@ static const struct option look_options[] = {
     { NULL, 0, OPT_FLAG, NULL, NULL, 0, 0 },
 };
 
-static const char *const ls_examples[] = {
-    "holdfast ls", "every lock that is held or waited for, every latch and cell",
-    "holdfast ls jobs/ --json", "those whose name begins with jobs/, for a program",
-    NULL
-};
+static const char *const ls_examples[] = { "holdfast ls", "all names in use",
+                                           "holdfast ls jobs/ --json",
+                                           "the names that begin with jobs/, as JSON",
+                                           NULL };
 
 const struct command cmd_ls = {
     .name = "ls",
     .operands = "[PREFIX]",
-    .summary = "list locks: who holds them, how many wait",
+    .summary = "list locks, their holders and the number of waiters",
     .group = "look",
-    .about = "Lists what is in use: locks that somebody holds or waits for, latches "
-             "that count, and cells. With PREFIX only names that begin with it. A name "
-             "that nobody uses is not listed. It is a snapshot: the next moment may "
-             "look different.",
+    .about = "Lists the names in use: locks with a holder or a waiter, latches that "
+             "are counting, and cells. With PREFIX only names that begin with it. The "
+             "list is a snapshot: the locks may change while it is printed.",
     .examples = ls_examples,
     .options = look_options,
     .run = run_ls,
@@ -102,9 +100,9 @@ static void row_add(struct table *table, const hf_entry *entry)
     char text[64];
 
     if (holds)
-        table_cell(table, "holds");
+        table_cell(table, "holder");
     else
-        table_cell(table, "waits, %u ahead", entry->place);
+        table_cell(table, "waiter, %u ahead", entry->place);
     if (entry->kind == HF_PERMITS)
         table_cell(table, "%s %u/%u", kind_name(entry->kind), entry->permits,
                    entry->limit);
@@ -129,8 +127,8 @@ static void row_add(struct table *table, const hf_entry *entry)
 
 static void print_people(const struct lock *lock)
 {
-    static const char *const heads[] = { "WHO",     "KIND",  "HOST",  "PID",
-                                         "PROGRAM", "SINCE", "TOKEN", "LEASE LEFT",
+    static const char *const heads[] = { "ROLE",    "KIND", "HOST",  "PID",
+                                         "PROGRAM", "FOR",  "TOKEN", "LEASE LEFT",
                                          "NOTE",    NULL };
     struct table *table = table_new(heads);
 
@@ -147,11 +145,11 @@ static void print_lock(const struct lock *lock)
     uint32_t available;
 
     if (lock->object && lock->kind == HF_LATCH)
-        printf("latch: %u to go\n", lock->object->permits);
+        printf("latch: %u left\n", lock->object->permits);
     else if (lock->object)
         printf("cell: version %llu\n", (unsigned long long)lock->object->token);
     if (lock_available(lock, &available))
-        printf("semaphore: %u of %u free\n", available, lock_limit(lock));
+        printf("semaphore: %u of %u permits free\n", available, lock_limit(lock));
     if (lock->holder_count || lock->waiter_count)
         print_people(lock);
 }
@@ -173,7 +171,7 @@ static int run_show(struct args *args)
     if (args_get(args, "json")->flag)
         print_json(args, &view);
     else if (view.lock_count == 0)
-        puts("free: nobody holds it, nobody waits");
+        puts("free: no holder, no waiter");
     else
         print_lock(&view.locks[0]);
     view_done(&view);
@@ -183,19 +181,19 @@ out:
 }
 
 static const char *const show_examples[] = {
-    "holdfast show jobs/nightly", "who holds it, with token, and who waits",
+    "holdfast show jobs/nightly", "its holders with their tokens, and its waiters",
     "holdfast show jobs/nightly --json | jq '.locks[0].holders[0].token'",
-    "the token, for break or revoke", NULL
+    "the token of the holder, for break or revoke", NULL
 };
 
 const struct command cmd_show = {
     .name = "show",
     .operands = "NAME",
-    .summary = "show who holds a lock and who waits for it",
+    .summary = "show the holders and the waiters of a lock",
     .group = "look",
-    .about = "Shows each holder and each waiter of NAME: host, process, program, since "
-             "when, token, what is left of its lease, and the note it gave. A lock "
-             "without lease is held until it is released or its process ends.",
+    .about = "Shows each holder and each waiter of NAME: host, process, program, how "
+             "long it has held or waited, token, remaining lease, and note. A lock "
+             "without a lease is held until its holder releases it or ends.",
     .examples = show_examples,
     .options = look_options,
     .run = run_show,

@@ -16,37 +16,39 @@
 #define GRACE_MS 2000
 
 static const struct option options[] = {
-    { "shared", 's', OPT_FLAG, NULL, "hold it together with others that say --shared",
-      0, 0 },
+    { "shared", 's', OPT_FLAG, NULL, "read lock: shared with other --shared holders", 0,
+      0 },
     { "exclusive", 'x', OPT_FLAG, NULL,
-      "hold it alone, against those that say --shared", 0, 0 },
-    { "fair", 0, OPT_FLAG, NULL, "strictly first come, first served", 0, 0 },
+      "write lock: excludes --shared and --exclusive holders", 0, 0 },
+    { "fair", 0, OPT_FLAG, NULL, "mutex granted strictly in order of arrival", 0, 0 },
     { "reentrant", 0, OPT_FLAG, NULL,
-      "do not wait for a lock that the `run` around this one holds", 0, 0 },
-    { "permits", 0, OPT_TEXT, "K/N", "K permits of a semaphore with N in all", 0, 0 },
-    { "stripe", 0, OPT_TEXT, "KEY/N", "lock the one of N parts of NAME that KEY is in",
-      0, 0 },
+      "reuse a lock that an enclosing `holdfast run` holds exclusively", 0, 0 },
+    { "permits", 0, OPT_TEXT, "K/N", "take K of the N permits of a semaphore", 0, 0 },
+    { "stripe", 0, OPT_TEXT, "KEY/N", "hash KEY to one of N sub-locks of NAME", 0, 0 },
     { "wait", 'w', OPT_FOREVER, "DURATION",
-      "how long to wait: 10s, 1m30s, 0 or forever (the default)", 0, 0 },
+      "how long to wait for the lock: 10s, 1m30s, 0 or forever (the default)", 0, 0 },
     { "nonblock", 'n', OPT_FLAG, NULL, "the same as --wait 0", 0, 0 },
     { "conflict-exit-code", 'E', OPT_NUMBER, "CODE",
-      "exit with CODE when the lock could not be had in time; 0 also says nothing", 0,
+      "exit with CODE if the lock was not granted in time; 0 also omits the message", 0,
       255 },
-    { "quiet", 'q', OPT_FLAG, NULL, "say nothing when it could not be had in time", 0,
-      0 },
+    { "quiet", 'q', OPT_FLAG, NULL,
+      "print no message if the lock was not granted in time", 0, 0 },
     { "ttl", 't', OPT_DURATION, "DURATION",
-      "length of the lease; default: what the store suggests", 0, 0 },
-    { "no-renew", 0, OPT_FLAG, NULL, "do not renew the lease: --ttl is the end", 0, 0 },
-    { "max-hold", 0, OPT_DURATION, "DURATION", "end the command by then", 0, 0 },
-    { "note", 0, OPT_TEXT, "TEXT", "shown to others by ls and show", 0, 0 },
+      "length of the lease; default: chosen by the store", 0, 0 },
+    { "no-renew", 0, OPT_FLAG, NULL,
+      "do not renew the lease: the hold ends after --ttl", 0, 0 },
+    { "max-hold", 0, OPT_DURATION, "DURATION",
+      "longest time to hold the lock; then it counts as lost", 0, 0 },
+    { "note", 0, OPT_TEXT, "TEXT",
+      "text about this hold for other users, printed by show and watch", 0, 0 },
     { "on-lost", 0, OPT_TEXT, "ACTION",
       "when the lock is lost: kill the command (the default), warn, or exec:COMMAND", 0,
       0 },
     { "on-revoke", 0, OPT_TEXT, "ACTION",
-      "when somebody asks for the lock: ignore (the default), or term", 0, 0 },
+      "when another client asks for the lock: ignore (the default), or term (SIGTERM)",
+      0, 0 },
     { "grace", 0, OPT_DURATION, "DURATION",
-      "time between TERM and KILL, 2s by default, less where the lease is short", 0,
-      0 },
+      "time from SIGTERM to SIGKILL; default 2s, less if the lease is short", 0, 0 },
     { "command", 'c', OPT_TEXT, "STRING", "run STRING with sh -c", 0, 0 },
     { NULL, 0, OPT_FLAG, NULL, NULL, 0, 0 },
 };
@@ -88,8 +90,8 @@ static int want_permits(struct args *args, hf_want *want)
     if (text[0] >= '0' && text[0] <= '9' && !*end && permits > want->limit)
         return cli_usage(
             args,
-            "--permits: \"%s\" asks for more permits than there are (K/N: K "
-            "of N in all)",
+            "--permits: \"%s\" asks for more permits than the semaphore has (K/N: K "
+            "permits of N)",
             args_get(args, "permits")->text);
     if (text[0] < '0' || text[0] > '9' || *end || permits < 1)
         return cli_usage(args, "--permits: \"%s\" is not K/N, as in 1/4",
@@ -145,7 +147,7 @@ static int wants_make(struct run *run)
     int rc = 0;
 
     if (args_count(args) > RUN_NAMES_MAX)
-        return cli_usage(args, "more than %d names", RUN_NAMES_MAX);
+        return cli_usage(args, "at most %d names can be given", RUN_NAMES_MAX);
     for (size_t i = 0; i < args_count(args) && rc == 0; i++) {
         size += strlen(args_operand(args, i)) + 1;
         rc = want_make(args, args_operand(args, i), &run->wants[run->count++]);
@@ -201,7 +203,8 @@ static int parse_command(struct run *run)
     char **rest = args_command(run->args);
 
     if (text && rest && rest[0])
-        return cli_usage(run->args, "--command and a command after \"--\"");
+        return cli_usage(run->args, "--command and a command after \"--\" exclude each "
+                                    "other");
     if (text) {
         line[2] = strdup(text);
         run->command = line;
@@ -209,11 +212,11 @@ static int parse_command(struct run *run)
     }
     if (!rest && args_count(run->args) > 1)
         return cli_usage(run->args,
-                         "which of them is the command? Write \"--\" before it: "
-                         "holdfast run %s -- %s",
+                         "\"--\" is missing before the command: holdfast run %s -- %s",
                          args_operand(run->args, 0), args_operand(run->args, 1));
     if (!rest || !rest[0])
-        return cli_usage(run->args, "no command: holdfast run NAME -- COMMAND");
+        return cli_usage(run->args, "the command is missing: holdfast run NAME -- "
+                                    "COMMAND");
     run->command = rest;
     return 0;
 }
@@ -232,10 +235,10 @@ static int parse_times(struct run *run)
         run->acquire.timeout_ms = 0;
     run->acquire.ttl_ms = args_get(args, "ttl")->ms;
     if (args_get(args, "ttl")->given && run->acquire.ttl_ms == 0)
-        return cli_usage(args, "--ttl: a lease of 0 would be over at once");
+        return cli_usage(args, "--ttl must be longer than 0");
     run->acquire.max_hold_ms = args_get(args, "max-hold")->ms;
     if (args_get(args, "max-hold")->given && run->acquire.max_hold_ms == 0)
-        return cli_usage(args, "--max-hold: 0 would be over at once");
+        return cli_usage(args, "--max-hold must be longer than 0");
     run->acquire.note = args_get(args, "note")->text;
     run->acquire.flags = fixed ? HF_FIXED : 0;
     run->grace_ms = grace->given ? grace->ms : GRACE_MS;
@@ -356,39 +359,37 @@ static int run_run(struct args *args)
 
 static const char *const examples[] = {
     "holdfast run jobs/nightly -- ./backup.sh",
-    "one backup at a time; others wait",
+    "one backup at a time; further ones wait",
     "holdfast run -n -E 0 jobs/nightly -- ./backup.sh",
-    "for cron: skip it, without an error, if the last one still runs",
+    "for cron: skip this backup, without an error, while the previous one still runs",
     "holdfast run --wait 30s --permits 1/4 licences/cad -- render scene.blend",
-    "at most four at a time, on however many hosts",
+    "at most four at a time, counted over all hosts",
     "holdfast run --ttl 10s --note 'release 42' deploy/web deploy/db -- ./deploy.sh",
     "both locks or none, with a short lease",
     "holdfast run --url 'file:/var/lock?layout=flock' backup.lock -- ./backup.sh",
-    "together with `flock /var/lock/backup.lock`",
+    "excludes `flock /var/lock/backup.lock`, too",
     NULL,
 };
 
 const struct command cmd_run = {
     .name = "run",
     .operands = "NAME... -- COMMAND [ARGUMENT...]",
-    .summary = "run a command while a lock is held",
+    .summary = "run a command while holding a lock",
     .group = "run",
     .about =
-        "Waits for the lock, runs the command, releases the lock and exits with "
-        "the command's exit code. Several names are taken all or none, in an order "
-        "that cannot deadlock.\n"
-        "\n"
-        "The command and everything it starts is ended when the lock is lost, or "
-        "cannot be renewed: TERM, then KILL, all of it before the lease can pass to "
-        "somebody else.\n"
-        "\n"
-        "With --reentrant a name that a `run` around this one holds alone is not "
-        "waited "
-        "for: the command is covered by that hold, has its token, and is ended with "
-        "it. "
-        "--ttl, --max-hold and what else is said about the hold are then those of the "
-        "`run` around. It has to wait for this one: what it leaves in the background "
-        "runs on without a lock.",
+        "Waits for the lock, runs the command, releases the lock and exits with the "
+        "command's exit code. Several names are acquired all or none, in an order that "
+        "cannot deadlock.\n\n"
+        "If the lease cannot be renewed in time, the command and every process that it "
+        "started get SIGTERM and then SIGKILL, all before the lease can pass to "
+        "another client. If the store reports that the lock is already lost, they get "
+        "SIGKILL at once.\n\n"
+        "With --reentrant: if an enclosing `holdfast run` already holds NAME "
+        "exclusively, that lock is reused. The command gets the token of that lock and "
+        "is killed when that lock is lost. --ttl, --max-hold and the other options of "
+        "the hold are those of the enclosing run. The enclosing command must wait for "
+        "this one: a `run --reentrant` that it leaves in the background continues "
+        "without a lock.",
     .examples = examples,
     .options = options,
     .run = run_run,

@@ -38,7 +38,7 @@ static void sem_print(const struct lock *lock)
     uint32_t available;
 
     if (!lock || !lock_available(lock, &available)) {
-        puts("free: nobody holds a permit, nobody waits");
+        puts("free: no holder, no waiter");
         return;
     }
     table = table_new(heads);
@@ -69,8 +69,8 @@ static int run_sem_show(struct args *args)
     lock = view.lock_count ? &view.locks[0] : NULL;
     if (lock && !lock_available(lock, &available)) {
         why.code = HF_EMISMATCH;
-        snprintf(why.text, sizeof why.text, "it is no semaphore but of kind %s",
-                 lock_kind_name(lock));
+        snprintf(why.text, sizeof why.text,
+                 "the name is not a semaphore but of kind %s", lock_kind_name(lock));
         code = cli_fail(args, name, &why);
     } else if (args_get(args, "json")->flag) {
         sem_json(args, lock);
@@ -93,10 +93,11 @@ const struct command cmd_sem_show = {
     .operands = "NAME",
     .summary = "show how many permits of a semaphore are free",
     .group = "objects",
-    .about = "Shows how many permits of the semaphore NAME are free, out of how many. "
-             "The limit is what its users say (--permits K/N): of one that nobody uses "
-             "it is not known. `holdfast show` lists who holds and who waits; permits "
-             "are taken with `holdfast run` and `holdfast acquire`.",
+    .about = "Shows how many permits of the semaphore NAME are free, and how many "
+             "there are. The number is the limit that its clients give (--permits "
+             "K/N): without a holder or a waiter it is not known. `holdfast show` "
+             "lists holders and waiters; `holdfast run` and `holdfast acquire` take "
+             "permits.",
     .options = sem_show_options,
     .run = run_sem_show,
     .min_operands = 1,

@@ -224,8 +224,8 @@ static int refresh(struct top *top)
         top->view = view;
         return 0;
     }
-    snprintf(top->trouble, sizeof top->trouble, "%s: the locks are as of before",
-             top->why.text);
+    snprintf(top->trouble, sizeof top->trouble,
+             "%s: these are the locks of the last answer", top->why.text);
     top->frame.trouble = top->trouble;
     return rc;
 }
@@ -437,7 +437,7 @@ static int run_top(struct args *args)
 }
 
 static const struct option top_options[] = {
-    { "every", 'e', OPT_DURATION, "DURATION", "how often to look (1s)", 0, 0 },
+    { "every", 'e', OPT_DURATION, "DURATION", "refresh interval (1s)", 0, 0 },
     { "json", 0, OPT_FLAG, NULL, "print JSON, as ls does", 0, 0 },
     { NULL, 0, OPT_FLAG, NULL, NULL, 0, 0 },
 };
@@ -450,16 +450,15 @@ static const char *const top_examples[] = {
 const struct command cmd_top = {
     .name = "top",
     .operands = "[PREFIX]",
-    .summary = "watch all locks on a live screen",
+    .summary = "show all locks on a live screen",
     .group = "look",
     .about =
-        "Shows the locks of the store and keeps the screen up to date: who holds each "
-        "of them, since when, how many wait, and how long the first of those has been "
-        "waiting. Keys: n, w, h and t sort by name, waiters, time held and token; q "
-        "quits.\n"
-        "\n"
-        "If stdout is not a terminal it prints plain text once, or every --every if "
-        "that was given.",
+        "Shows the locks of the store and keeps the screen up to date: the holder of "
+        "each lock, how long it has held it, the number of waiters and the longest "
+        "wait. Keys: n, w, h and t sort by name, waiters, time held and token; q "
+        "quits.\n\n"
+        "If stdout is not a terminal, `top` prints plain text once, or once every "
+        "--every if that is given.",
     .examples = top_examples,
     .options = top_options,
     .run = run_top,

@@ -143,7 +143,7 @@ static void change_print(const struct watch *w, const struct change *change)
     if (change->who)
         who_print(change->from ? " to " : "  ", change->who);
     else if (object && object->kind == HF_LATCH)
-        printf("  %u to go", object->permits);
+        printf("  %u left", object->permits);
     else if (object && object->kind == HF_CELL)
         printf("  version %llu", (unsigned long long)object->token);
     putchar('\n');
@@ -398,14 +398,17 @@ static int run_watch(struct args *args)
 }
 
 static const struct option watch_options[] = {
-    { "every", 'e', OPT_DURATION, "DURATION", "how often to look (200ms)", 0, 0 },
+    { "every", 'e', OPT_DURATION, "DURATION", "how often to ask the store (200ms)", 0,
+      0 },
     { "json", 0, OPT_FLAG, NULL, "print one JSON object per line", 0, 0 },
     { NULL, 0, OPT_FLAG, NULL, NULL, 0, 0 },
 };
 
 static const char *const watch_examples[] = {
-    "holdfast watch jobs/nightly", "a line whenever somebody takes, gives or waits",
-    "holdfast watch jobs/nightly --json | jq -r .event", "the same for a program", NULL
+    "holdfast watch jobs/nightly",
+    "a line for each grant, each release and each waiter",
+    "holdfast watch jobs/nightly --json | jq -r .event",
+    "only the events, for a program", NULL
 };
 
 const struct command cmd_watch = {
@@ -414,13 +417,12 @@ const struct command cmd_watch = {
     .summary = "print a line for each change of a lock",
     .group = "look",
     .about =
-        "Prints what is the case, then one line for each change, until Ctrl-C: "
+        "Prints the current state, then one line for each change, until Ctrl-C: "
         "acquired, released, handed over, expired, waiting, left; for a latch set, "
-        "counted, opened; for a cell created, changed, removed.\n"
-        "\n"
-        "It looks every --every, so what comes and goes in between is not seen. "
-        "\"released\" also stands for a holder that died or whose lock was taken away: "
-        "the store does not say why it is gone.",
+        "counted, opened; for a cell created, changed, removed.\n\n"
+        "The command asks the store every --every, so a change that is undone in "
+        "between is not seen. \"released\" also stands for a holder that died or was "
+        "evicted: the store does not say why a holder is gone.",
     .examples = watch_examples,
     .options = watch_options,
     .run = run_watch,

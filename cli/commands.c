@@ -19,9 +19,9 @@ const struct command *const cli_commands[] = {
 
 const struct option cli_common_options[] = {
     { "url", 'u', OPT_LIST, "URL",
-      "the store; default: $HOLDFAST_URL, else the directory of this user on this host",
-      0, 0 },
-    { "verbose", 'v', OPT_FLAG, NULL, "say what is done, on stderr", 0, 0 },
+      "the store; default: $HOLDFAST_URL, else this user's directory on this host", 0,
+      0 },
+    { "verbose", 'v', OPT_FLAG, NULL, "report each step on stderr", 0, 0 },
     { "help", 'h', OPT_FLAG, NULL, "show this help", 0, 0 },
     { NULL, 0, OPT_FLAG, NULL, NULL, 0, 0 },
 };

@@ -93,9 +93,9 @@ static const struct {
     bool right;
 } columns[COLUMNS] = {
     [NAME] = { "NAME", 0, false },      [KIND] = { "KIND", 8, false },
-    [HOLDER] = { "HELD BY", 0, false }, [HELD] = { "SINCE", 7, true },
+    [HOLDER] = { "HELD BY", 0, false }, [HELD] = { "HELD FOR", 8, true },
     [TOKEN] = { "TOKEN", 16, true },    [WAITERS] = { "WAITERS", 7, true },
-    [OLDEST] = { "OLDEST", 7, true },
+    [OLDEST] = { "MAX WAIT", 8, true },
 };
 
 /* Which go first when it is narrow, and below which width. */
@@ -258,7 +258,7 @@ static void draw_head(FILE *out, const struct frame *frame, const struct view *v
     if (frame->trouble)
         snprintf(line, sizeof line, "%s", frame->trouble);
     else
-        snprintf(line, sizeof line, "%s; by %s", sums, sorts[frame->sort]);
+        snprintf(line, sizeof line, "%s; sorted by %s", sums, sorts[frame->sort]);
     put_line(out, frame, frame->trouble ? "\033[31;1m" : "", line);
     next_line(out);
     next_line(out);
@@ -302,8 +302,8 @@ void frame_draw(FILE *out, const struct frame *frame, const struct view *view)
 
 void frame_plain(FILE *out, const struct frame *frame, const struct view *view)
 {
-    static const char *const heads[] = { "NAME",  "KIND",    "HELD BY", "SINCE",
-                                         "TOKEN", "WAITERS", "OLDEST",  NULL };
+    static const char *const heads[] = { "NAME",  "KIND",    "HELD BY",  "HELD FOR",
+                                         "TOKEN", "WAITERS", "MAX WAIT", NULL };
     const struct lock **locks = sorted(frame, view);
     struct table *table = table_new(heads);
     char sums[128], safe[CELL_MAX];

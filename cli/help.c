@@ -208,15 +208,15 @@ static void print_commands(const struct page *page, FILE *out)
 void help_overview(FILE *out)
 {
     fputs("Usage: holdfast COMMAND [OPTION...] [OPERAND...]\n\n"
-          "Locks across processes and machines, for scripts, cron jobs and deploys.\n",
+          "Locks that work across processes and machines, for scripts, cron jobs and\n"
+          "deployments.\n",
           out);
     for (const struct page *page = pages; page->group; page++)
         print_commands(page, out);
     print_options("Options of every command", cli_common_options, out);
-    fputs(
-        "\nhelp COMMAND shows the options of one command, `help exit` the exit codes,\n"
-        "`help url` how stores are named. The manual: man holdfast\n",
-        out);
+    fputs("\n`holdfast help COMMAND` shows the options of a command, `help exit` the\n"
+          "exit codes, `help url` the store URLs. The manual: man holdfast\n",
+          out);
 }
 
 bool help_family(const char *word, FILE *out)
@@ -355,7 +355,7 @@ static const char *const help_examples[] = {
 const struct command cmd_help = {
     .name = "help",
     .operands = "[COMMAND | exit | environment | url]",
-    .summary = "explain a command, the exit codes, or how stores are named",
+    .summary = "explain a command, the exit codes or the store URLs",
     .group = "holdfast",
     .about = "Without an operand, lists all commands.",
     .examples = help_examples,

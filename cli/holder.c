@@ -57,7 +57,8 @@ static int holder_find(hf_client *client, const char *name, int64_t us, char *bu
         describe(holder, holders - 1, buffer, size);
         used = strlen(buffer);
         if (ahead > 0)
-            snprintf(buffer + used, size - used, ", %" PRIu32 " ahead", ahead);
+            snprintf(buffer + used, size - used, ", %" PRIu32 " waiter%s ahead", ahead,
+                     ahead == 1 ? "" : "s");
     }
     hf_report_free(report);
     return holder != NULL;
@@ -94,8 +95,8 @@ int cli_fail_held(struct args *args, hf_client *client, const char *what,
     cli_error_line(args, what, why, line, sizeof line);
     exit_timer_start(LOOK_MS, code, line);
     if (holder_describe(client, wants, count, getpid(), words, sizeof words, NULL) == 1)
-        snprintf(full.text, sizeof full.text, "%s%.200s",
-                 timeout ? "the time to wait is over: " : "", words);
+        snprintf(full.text, sizeof full.text, "%s%.200s", timeout ? "timed out: " : "",
+                 words);
     exit_timer_stop();
     cli_fail(args, what, &full);
     return code;

@@ -18,7 +18,7 @@ static int flush_output(int code)
 {
     if (fflush(stdout) == 0 && !ferror(stdout))
         return code;
-    cli_say("standard output cannot be written");
+    cli_say("cannot write to standard output");
     return code == EXIT_DONE ? EXIT_INTERNAL : code;
 }
 
@@ -64,7 +64,8 @@ static int unknown_command(char **words, size_t count)
     if (count > 1 && is_help(words[1]) && help_family(words[0], stdout))
         return EXIT_DONE;
     if (family_names(words[0], names, sizeof names)) {
-        cli_say("%s: which of them: %s? (see holdfast %s --help)", shown, names, shown);
+        cli_say("%s: one of these subcommands is needed: %s (see holdfast %s --help)",
+                shown, names, shown);
         return EXIT_USAGE;
     }
     if (words[0][0] == '-')

@@ -114,7 +114,7 @@ int run_reuse_outer(struct run *run)
     if (!args_get(run->args, "reentrant")->flag)
         return 0;
     if (!(hf_capabilities(run->client) & HF_CAP_INSPECT)) {
-        cli_say("run: %s: --reentrant needs a store that tells who holds a lock (%s)",
+        cli_say("run: %s: --reentrant needs a store that can list holders (%s)",
                 run->names, hf_error_name(HF_EUNSUPPORTED));
         return EXIT_REFUSED;
     }

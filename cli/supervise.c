@@ -78,7 +78,7 @@ static void lease_end(struct supervisor *on)
     }
     if (asked->max_hold_ms > 0 && now + asked->max_hold_ms * MS <= on->end_at) {
         on->end_at = now + asked->max_hold_ms * MS;
-        on->end_of = "the end of --max-hold was reached";
+        on->end_of = "--max-hold was reached";
     }
 }
 
@@ -130,7 +130,7 @@ static void loss_command_start(struct supervisor *on)
     posix_spawnattr_setsigmask(&attr, &on->signals->mask);
     if (!command ||
         posix_spawn(&on->hook, "/bin/sh", NULL, &attr, argv, environ) != 0) {
-        cli_say("run: %s: the command for --on-lost cannot be started", on->run->names);
+        cli_say("run: %s: cannot start the command of --on-lost", on->run->names);
         on->hook = 0;
     }
     posix_spawnattr_destroy(&attr);
@@ -148,7 +148,7 @@ static void loss_handle(struct supervisor *on, int64_t at, const char *why)
     cli_say("run: %s: %s%s%s, the command %s", on->run->names,
             planned ? on->end_of : "the lock was lost", planned || !*why ? "" : ": ",
             planned ? "" : why,
-            on->run->on_lost == LOST_KILL ? "is ended" : "goes on without the lock");
+            on->run->on_lost == LOST_KILL ? "is killed" : "continues without the lock");
     if (on->run->on_lost == LOST_EXEC)
         loss_command_start(on);
 }
@@ -200,7 +200,7 @@ static void on_event(void *user, hf_hold *hold, enum hf_event event,
                     on->run->names);
     if (event != HF_EVENT_REVOKED)
         return;
-    cli_verbose(on->run->args, "%s: somebody asks for the lock", on->run->names);
+    cli_verbose(on->run->args, "%s: another client asks for the lock", on->run->names);
     on->asked = on->run->revoke_ends;
     revoked(on);
 }
@@ -256,7 +256,8 @@ static void warden_died(struct supervisor *on)
         return;
     }
     if (!on->handled)
-        cli_say("run: %s: the warden was killed, the command is ended", on->run->names);
+        cli_say("run: %s: the warden process has died, the command is killed",
+                on->run->names);
     on->over = true;
     if (!on->handled)
         on->code = EXIT_INTERNAL;

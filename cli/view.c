@@ -183,7 +183,7 @@ void entry_describe(const hf_entry *entry, char *buffer, size_t size)
              entry->program[0] && (entry->host[0] || pid[0]) ? " " : "",
              entry->program);
     if (!buffer[0])
-        snprintf(buffer, size, "somebody");
+        snprintf(buffer, size, "another client");
 }
 
 void lock_describe(const struct lock *lock, char *buffer, size_t size)
@@ -191,7 +191,7 @@ void lock_describe(const struct lock *lock, char *buffer, size_t size)
     char who[400];
 
     if (lock->kind == HF_LATCH && lock->object) {
-        snprintf(buffer, size, "%u to go", lock->object->permits);
+        snprintf(buffer, size, "%u left", lock->object->permits);
     } else if (lock->kind == HF_CELL && lock->object) {
         snprintf(buffer, size, "version %llu", (unsigned long long)lock->object->token);
     } else if (lock->holder_count == 0) {

@@ -184,7 +184,7 @@ static void release_within(struct run *run, struct signals *signals, int64_t lef
     run->given_up = true;
     release->rc = release->why.code = HF_EUNCERTAIN;
     snprintf(release->why.text, sizeof release->why.text,
-             "the store did not confirm the release; the lock ends by itself");
+             "the store did not confirm the release; the lock expires by itself");
 }
 
 int run_release(struct run *run, struct signals *signals, int code)
@@ -201,7 +201,7 @@ int run_release(struct run *run, struct signals *signals, int code)
     if (release.rc == 0 || code == EXIT_LOST)
         return code;
     if (release.rc == HF_ELOST) {
-        cli_say("run: %s: the lock was lost before the command had ended", run->names);
+        cli_say("run: %s: the lock was lost before the command ended", run->names);
         return EXIT_LOST;
     }
     cli_fail(run->args, run->names, &release.why);

@@ -139,9 +139,9 @@ def test_families():
     for word in ["latch", "cell", "sem"]:
         for words in [[word], [word, "xyzzy"]]:
             result = holdfast(*words)
-            ok(result.returncode == 64 and "which of them" in result.stderr
+            ok(result.returncode == 64 and "one of these subcommands" in result.stderr
                and f"{word} {'get' if word == 'cell' else 'show'}" in result.stderr,
-               f"{words}: which of them?", result)
+               f"{words}: the subcommands", result)
 
 
 # ---- The man pages -------------------------------------------------------------------

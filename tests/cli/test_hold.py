@@ -38,12 +38,12 @@ def holds_on(place):
     result = run2(place, "acquire", "a", "--ttl", "1s", "--nonblock", code=1)
     ok("acquire: a: held for " in result.stderr, "busy: who holds it", result.stderr)
     result = run2(place, "acquire", "a", "--ttl", "1s", "-w", "50ms", code=75)
-    ok(result.stdout == "" and "the time to wait is over: held for " in result.stderr,
+    ok(result.stdout == "" and "timed out: held for " in result.stderr,
        "nothing on stdout, a sentence on stderr", result.stderr)
     run(place, "release", lines[0].split("'")[1])
     ok(lock_of(place, "a") is None, "released")
     result = run2(place, "release", lines[0].split("'")[1], code=78)
-    ok("not held under this id any more" in result.stderr, "a second time it is lost",
+    ok("no longer holds a lock" in result.stderr, "a second time it is lost",
        result.stderr)
 
 
@@ -142,7 +142,7 @@ def mistakes(place):
         if result.stdout or not result.stderr.startswith("holdfast: acquire: "):
             ok(False, "one sentence on stderr", result)
     result = run2(place, "acquire", "m", "--ttl", "1s", "--permits", "5/4", code=64)
-    ok('"5/4" asks for more permits than there are' in result.stderr,
+    ok('"5/4" asks for more permits than the semaphore has' in result.stderr,
        "--permits 5/4: what is wrong with it", result.stderr)
     run(place, "release", code=64, what="release needs an id")
     run(place, "release", "nonsense", code=64, what="nonsense is no id")
@@ -164,7 +164,7 @@ def within_run(place):
         result = holdfast("run", *names, "--", "sh", "-c", tries + "echo alive",
                           url=place.url)
         ok(result.returncode == 0 and result.stdout.split() == ["64"] * 4 + ["alive"]
-           and result.stderr.count("`holdfast run` around this command") == 4,
+           and result.stderr.count("belongs to the enclosing `holdfast run`") == 4,
            f"run {names}: its own lock is not released within", result)
     result = holdfast("run", "a", "--", "sh", "-c", "export id=$HOLDFAST_ID; holdfast run "
                       "b -- sh -c 'holdfast release \"$id\"; echo $?'", url=place.url)

@@ -34,7 +34,7 @@ def gone(process):
 # ---- ls, show ------------------------------------------------------------------------
 
 def lists(place):
-    ok(run(place, "ls") == "NAME\tKIND\tHELD BY\tSINCE\tWAITERS\tOLDEST WAIT\n",
+    ok(run(place, "ls") == "NAME\tKIND\tHELD BY\tHELD FOR\tWAITERS\tMAX WAIT\n",
        "ls of nothing: the heads alone")
     ok(run_json(place, "ls") == {"url": place.url, "locks": []}, "ls --json of nothing")
     holdfast("latch", "set", "jobs/latch", "4", url=place.url)
@@ -46,7 +46,7 @@ def lists(place):
            "ls PREFIX: by name", lines)
         ok(lines[1][1] == "mutex" and "backup.sh" in lines[1][2] and lines[1][4] == "1",
            "kind, holder, number of waiters", lines[1])
-        ok(lines[2][2].startswith("version ") and lines[3][2] == "4 to go",
+        ok(lines[2][2].startswith("version ") and lines[3][2] == "4 left",
            "a cell and a latch", lines)
         ok(len(run_json(place, "ls")["locks"]) == 4, "ls: all of them")
         ok(run_json(place, "ls", "nowhere")["locks"] == [], "ls of another prefix")
@@ -60,12 +60,12 @@ def shows(place):
     with Holder(place, "s", "--note", "nightly", "--ttl", "1h") as holder:
         process = waiter(place, "s", "--fair")
         lines = [line.split("\t") for line in run(place, "show", "s").splitlines()]
-        ok(lines[0] == ["WHO", "KIND", "HOST", "PID", "PROGRAM", "SINCE", "TOKEN",
+        ok(lines[0] == ["ROLE", "KIND", "HOST", "PID", "PROGRAM", "FOR", "TOKEN",
                         "LEASE LEFT", "NOTE"], "the heads", lines[0])
-        ok(lines[1][0] == "holds" and lines[1][2] == socket.gethostname() and
+        ok(lines[1][0] == "holder" and lines[1][2] == socket.gethostname() and
            lines[1][3] == str(holder.pid) and lines[1][4] == "backup.sh" and
            lines[1][8] == "nightly" and lines[1][7].endswith("s"), "the holder", lines)
-        ok(lines[2][:2] == ["waits, 0 ahead", "fair"] and lines[2][6:8] == ["-", "-"],
+        ok(lines[2][:2] == ["waiter, 0 ahead", "fair"] and lines[2][6:8] == ["-", "-"],
            "the waiter", lines[2])
         shown = run_json(place, "show", "s")
         lock = shown["locks"][0]
@@ -216,10 +216,10 @@ def breaks(place):
     held = json.loads(holdfast("acquire", "b", "--ttl", "1h", "--json",
                                url=place.url).stdout)
     result = run2(place, "break", "b", "--token", str(held["token"] + 1000000), code=1)
-    ok("nobody holds it with token" in result.stderr and lock_of(place, "b"),
+    ok("no holder has token" in result.stderr and lock_of(place, "b"),
        "another token hits nobody", result.stderr)
     result = run2(place, "break", "b", "-t", str(held["token"]), "-v")
-    ok("taking it away from" in result.stderr and result.stdout == "", "-v: from whom",
+    ok("evicting" in result.stderr and result.stdout == "", "-v: from whom",
        result.stderr)
     ok(lock_of(place, "b") is None, "it is free")
     run(place, "release", held["id"], code=78, what="and its holder has lost it")
@@ -232,7 +232,7 @@ def breaks(place):
 
 def revokes(place):
     result = run2(place, "revoke", "r", code=1)
-    ok("nobody holds it" in result.stderr, "nobody to ask", result.stderr)
+    ok("the lock has no holder" in result.stderr, "nobody to ask", result.stderr)
     with Holder(place, "r"):
         token = lock_of(place, "r")["holders"][0]["token"]
         ok(run2(place, "revoke", "r").stderr == "", "all holders are asked")

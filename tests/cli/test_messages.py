@@ -31,10 +31,10 @@ PASSWORD = "hunter2"
 # What must be provoked on the page: a part of the message.
 FAILURES = {
     "busy": "jobs/nightly: held for 4m12s by db3 pid 8123",
-    "timeout": "the time to wait is over",
+    "timeout": "timed out",
     "lost": "the lock was lost: evicted by db3 pid 8123",
-    "end of --max-hold": "the end of --max-hold was reached, the command is ended",
-    "end of --no-renew": "(--no-renew), the command is ended",
+    "end of --max-hold": "--max-hold was reached, the command is killed",
+    "end of --no-renew": "(--no-renew), the command is killed",
     "not confirmed": "did not confirm the release",
     "wrong password": "HF_EREFUSED",
     "mismatch": "in use as a mutex, not as a semaphore",
@@ -54,7 +54,7 @@ FAILURES = {
     "command not found": "o such file",
     "not a hold": "not the id of a hold",
     "no such cell": "there is no such cell",
-    "stale version": "changed in between",
+    "stale version": "the cell has changed",
 }
 
 

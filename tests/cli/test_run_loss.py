@@ -111,7 +111,7 @@ def test_trees(place):
     for grace in [[], ["--grace", "0"]]:
         run, warden, tree = tree_without_warden(place, *grace)
         code, message = run.wait(DEADLINE), run.communicate()[1]
-        ok(code == 78 and "(--no-renew), the command is ended" in message
+        ok(code == 78 and "(--no-renew), the command is killed" in message
            and message.count("\n") == 1,
            f"the warden stopped {grace}: holdfast does its work", (code, message))
         gone(tree + [warden], "and the tree is gone")
@@ -125,7 +125,7 @@ def test_warden_dies_late(place):
     time.sleep(2.1)  # pause: until TERM is due, 2 s after the grant
     os.kill(warden, signal.SIGKILL)
     code, message = run.wait(DEADLINE), run.communicate()[1]
-    ok(code == 78 and "(--no-renew), the command is ended" in message,
+    ok(code == 78 and "(--no-renew), the command is killed" in message,
        "the warden killed after its time: exit 78", (code, message))
     gone(tree, "and the tree is gone")
 
@@ -139,7 +139,7 @@ def test_descriptors(place):
                               resource.RLIMIT_NOFILE, (limit, limit)))
         ran.add(result.returncode)
         if (result.returncode, result.stdout) not in [(0, "in\nout\n"), (70, "")] \
-                or "is ended" in result.stderr:
+                or "is killed" in result.stderr:
             ok(False, f"{limit} descriptors", result)
     ok(ran == {0, 70}, "few descriptors: not started, or all of it", ran)
 
@@ -157,11 +157,11 @@ def test_ends(place):
        "--no-renew: over with the lease", (took, result))
     result, took = run("--max-hold", "1s", "x", "--", "sleep", "60")
     ok(result.returncode == 78 and took < 30
-       and "the end of --max-hold was reached" in result.stderr,
+       and "--max-hold was reached" in result.stderr,
        "--max-hold: over by then", (took, result))
     result, took = run("--ttl", "2s", "--max-hold", "3s", "x", "--", "sleep", "60")
     ok(result.returncode == 78 and 2 < took < 30
-       and "the end of --max-hold was reached" in result.stderr,
+       and "--max-hold was reached" in result.stderr,
        "--max-hold: also of a lease that is renewed", (took, result))
     script = "trap 'echo cleaned; exit 0' TERM; while :; do sleep 0.01; done"
     result, _ = run("--ttl", "1s", "--no-renew", "x", "--", "sh", "-c", script)
@@ -182,7 +182,7 @@ def test_on_lost(place):
         run.stdout.readline()
         evict(place, "w")
         line = run.stderr.readline()
-        ok("goes on without the lock" in line, f"--on-lost={option}: a message", line)
+        ok("continues without the lock" in line, f"--on-lost={option}: a message", line)
         out, _ = run.communicate("\n", timeout=DEADLINE)
         ok(sorted(out.splitlines()) == sorted((wanted + "over\n").splitlines()),
            "the command is left alone", out)
@@ -196,7 +196,7 @@ def test_on_revoke(place):
     run.stderr.readline()
     holdfast("revoke", "r", url=place.url)
     line = run.stderr.readline()
-    ok("somebody asks" in line, "--on-revoke=ignore: -v says so", line)
+    ok("another client asks" in line, "--on-revoke=ignore: -v says so", line)
     ok(run.communicate("\n", timeout=DEADLINE)[0] == "over\n" and run.returncode == 0,
        "and the command goes on")
     run = start("run", "--on-revoke=term", "r", "--", "sh", "-c", "echo in; read end",

@@ -130,7 +130,7 @@ def test_no_renewal(server):
     os.kill(server.process.pid, signal.SIGCONT)
     comment(message)
     ok(re.search(r"the lock was lost: the store has confirmed no renewal for [1-9]\d*\.\d s,"
-                 " the command goes on", message), "no renewal: for how long", message)
+                 " the command continues", message), "no renewal: for how long", message)
     run.communicate("\n", timeout=DEADLINE)
     ok(run.returncode == 78, "and the exit code says lost", run.returncode)
 

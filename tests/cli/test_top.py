@@ -42,7 +42,7 @@ def on_a_terminal(place):
     screen.wait_for(lambda: screen.rows[5].startswith("n name") and
                     screen.has("more")(),
                     "made small: what does not fit is counted")
-    ok(screen.widest <= 40 and "SINCE" not in screen.rows[3],
+    ok(screen.widest <= 40 and "HELD FOR" not in screen.rows[3],
        "no line is wider than the screen", screen.widest)
     screen.resize(10, 3)
     screen.wait_for(lambda: screen.rows[0] == "holdfast ~", "tiny, and it still draws")
