@@ -2,10 +2,10 @@
 /*
  * Parsing of a command line by the tables of cli.h.
  *
- * Options may stand anywhere before "--". A value follows as --name=value,
- * --name value, -nvalue or -n value; letters of flags may be joined. An option may be
- * given once, unless it is a list. What is wrong is said at once, with the word as it
- * was typed.
+ * Options may stand anywhere before "--". A value follows as --name=value, --name
+ * value, -nvalue or -n value; letters of flags may be joined. An option may be given
+ * once, unless its type is a list. An error is reported at once, with the word as the
+ * user typed it.
  */
 #include "args.h"
 
@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- What was parsed ------------------------------------------------------------- */
+/* ---- The parsed command line ----------------------------------------------------- */
 
 static size_t option_index(const struct args *args, const char *name)
 {
@@ -144,7 +144,7 @@ static int value_set(struct args *args, size_t index, const char *text)
 
 /* ---- Options --------------------------------------------------------------------- */
 
-/* Where we are on the command line. */
+/* The next word of the command line. */
 struct cursor {
     char **words;
     size_t count;
@@ -239,18 +239,18 @@ static int parse_words(struct args *args, struct cursor *at)
     return 0;
 }
 
-/* ---- All of it ------------------------------------------------------------------- */
+/* ---- Parsing --------------------------------------------------------------------- */
 
 static void add_options(struct args *args, const struct option *options)
 {
     for (; options && options->name; options++) {
         if (args->option_count == ARGS_OPTIONS_MAX)
-            abort(); /* a table has outgrown ours */
+            abort(); /* the command has more than ARGS_OPTIONS_MAX options */
         args->options[args->option_count++] = options;
     }
 }
 
-/* It may be a URL, whose option was forgotten. */
+/* The operand may be a URL whose --url was forgotten, so its password is hidden. */
 static int operand_surplus(struct args *args, const char *operand)
 {
     char shown[256];

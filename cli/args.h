@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One call of a command, parsed. Made by main.c through args_parse(); the commands see
- * it through the functions of cli.h only.
+ * The parsed command line of one call. main.c makes it with args_parse(); the commands
+ * read it through the functions of cli.h only.
  */
 #ifndef HOLDFAST_CLI_ARGS_H
 #define HOLDFAST_CLI_ARGS_H
@@ -12,7 +12,7 @@
 
 struct args {
     const struct command *command;
-    const struct option *options[ARGS_OPTIONS_MAX]; /* own and common ones */
+    const struct option *options[ARGS_OPTIONS_MAX]; /* of the command, and common */
     struct value values[ARGS_OPTIONS_MAX];
     size_t option_count;
     const char **operands;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The edge between holdfast and its command: signals, the terminal, and the last steps
- * before exec.
+ * What `run` and its command share with the system: signals, the terminal, job control,
+ * and the steps before exec.
  *
- * The command has a process group of its own. If we are in the foreground of a terminal
- * the terminal is handed to that group, so that Ctrl-C and Ctrl-Z reach it and not us.
- * When the command stops we take the terminal back and stop as well: that is what the
- * shell waits for. In a pipeline our neighbours are in our group and may want the
- * terminal (`holdfast run ... | less`); then it is handed over only when the command
- * stops because it asked for it.
+ * The command has a process group of its own. If holdfast is in the foreground of a
+ * terminal, it hands the terminal to that group, so that Ctrl-C and Ctrl-Z reach the
+ * command and not holdfast. When the command stops, holdfast takes the terminal back
+ * and stops as well, which is what the shell waits for. In a pipeline (`holdfast run
+ * ... | less`) other processes of holdfast's group may need the terminal; then it is
+ * handed over only when the command stops because it needs the terminal.
  */
 #include "run.h"
 
@@ -77,7 +77,7 @@ int signals_all(struct signals *signals)
     if (signals_redirect(signals, &set) != 0)
         return -1;
     sigemptyset(&set);
-    sigaddset(&set, SIGTTOU); /* or we could not take the terminal back */
+    sigaddset(&set, SIGTTOU); /* or holdfast could not take the terminal back */
     sigaddset(&set, SIGTTIN);
     return sigprocmask(SIG_BLOCK, &set, NULL);
 }
@@ -107,14 +107,14 @@ void terminal_find(struct terminal *terminal)
         terminal->fd >= 0 && (is_pipe(STDIN_FILENO) || is_pipe(STDOUT_FILENO));
 }
 
-bool terminal_ours(const struct terminal *terminal)
+bool terminal_in_foreground(const struct terminal *terminal)
 {
     return terminal->fd >= 0 && tcgetpgrp(terminal->fd) == getpgrp();
 }
 
 void terminal_give(const struct terminal *terminal, pid_t group)
 {
-    if (terminal_ours(terminal))
+    if (terminal_in_foreground(terminal))
         tcsetpgrp(terminal->fd, group);
 }
 
@@ -133,11 +133,11 @@ void terminal_done(struct terminal *terminal)
 
 /* ---- Job control ----------------------------------------------------------------- */
 
-/* Returns when somebody continues us; at once if nobody could (an orphaned group). */
+/* Returns when SIGCONT arrives; at once in an orphaned group, which does not stop. */
 static void stop_self(const struct terminal *terminal, int signal)
 {
-    /* The rest of our group is where the terminal would have sent it without us. In a
-     * pipeline it did, and SIGSTOP came from elsewhere. */
+    /* Without holdfast the terminal would have stopped the whole group. In a pipeline
+     * it has done so, and SIGSTOP does not come from the terminal. */
     bool all = !terminal->on_demand && signal != SIGSTOP;
     struct timespec none = { 0, 0 };
     sigset_t set, before;
@@ -164,7 +164,7 @@ void job_stopped(const struct terminal *terminal, pid_t group, int signal)
     bool wants_terminal = signal == SIGTTIN || signal == SIGTTOU;
     bool had_it = terminal->fd >= 0 && tcgetpgrp(terminal->fd) == group;
 
-    if (wants_terminal && terminal_ours(terminal)) {
+    if (wants_terminal && terminal_in_foreground(terminal)) {
         terminal_give(terminal, group);
         kill(-group, SIGCONT);
         return;
@@ -178,13 +178,13 @@ void job_stopped(const struct terminal *terminal, pid_t group, int signal)
 
 /* ---- The command ----------------------------------------------------------------- */
 
-/* Between vfork and exec: our memory is the caller's, who sleeps. */
+/* Between vfork and exec: runs in the memory of the caller, which is suspended. */
 static void child_exec(const struct child_plan *plan, pid_t parent)
 {
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
-        _exit(EXIT_INTERNAL); /* died before the line above */
+        _exit(EXIT_INTERNAL); /* the parent died before PR_SET_PDEATHSIG was set */
     if (plan->terminal >= 0)
         tcsetpgrp(plan->terminal, getpid());
     sigaction(SIGCHLD, &plan->signals->child, NULL);
@@ -198,13 +198,13 @@ static void child_exec(const struct child_plan *plan, pid_t parent)
 pid_t child_start(const struct child_plan *plan)
 {
     pid_t parent = getpid();
-    /* Half the cost of fork(), and every run pays it. What child_exec() calls is
-     * async-signal-safe and writes nothing but *ret_errno, which is to be shared. */
+    /* Half the cost of fork(). What child_exec() calls is async-signal-safe and writes
+     * nothing but *ret_errno, which is shared on purpose. */
     pid_t pid = vfork(); /* NOLINT(clang-analyzer-security.insecureAPI.vfork) */
 
     if (pid == 0)
         child_exec(plan, parent); /* NOLINT(clang-analyzer-unix.Vfork) */
     if (pid > 0)
-        setpgid(pid, pid); /* if vfork() is fork(), it may not have come to that yet */
+        setpgid(pid, pid); /* if vfork() is fork(), the child may still be before it */
     return pid;
 }

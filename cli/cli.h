@@ -5,9 +5,9 @@
  * Each subcommand is one const struct command: its words, its options and its function.
  * The same tables drive parsing (args.c), --help (help.c), the man pages and the shell
  * completion (the hidden commands `help --man NAME` and `help --complete SHELL`), so
- * that none of them can say something the others do not.
+ * that all of them agree.
  *
- * The command speaks to the library through holdfast.h alone.
+ * The command uses the library through holdfast.h alone.
  */
 #ifndef HOLDFAST_CLI_H
 #define HOLDFAST_CLI_H
@@ -21,14 +21,14 @@
 
 /* ---- Exit codes: documented in holdfast(1), never renumbered --------------------- */
 
-/* Those of `run` lie where few programs have theirs; a child's own code passes through,
- * 128 + n if signal n ended it. */
+/* `run` uses codes that few programs use, because the exit code of the command passes
+ * through; 128 + n if signal n ended it. */
 enum exit_code {
     EXIT_DONE = 0,
-    EXIT_BUSY = 1,         /* held by somebody else and --wait 0; -E changes it */
+    EXIT_BUSY = 1,         /* held by another client and --wait 0; -E changes it */
     EXIT_USAGE = 64,       /* wrong options, bad URL, bad name, bad duration */
     EXIT_UNREACHABLE = 69, /* the store does not answer */
-    EXIT_INTERNAL = 70,    /* a fault of the system: memory, descriptors, disk */
+    EXIT_INTERNAL = 70,    /* a system error: memory, descriptors, disk */
     EXIT_TIMEOUT = 75,     /* --wait is over; -E changes it */
     EXIT_REFUSED = 77,     /* the store refused: password, permission, mismatch */
     EXIT_LOST = 78,        /* the lock was lost while the command ran */
@@ -100,23 +100,24 @@ const char *args_url(const struct args *args); /* --url or NULL */
 
 /* "500ms", "10s", "1m30s", "2h", "1d", "0", plain number = seconds. 0 or -1. */
 int parse_duration(const char *text, int64_t *ret_ms);
-/* "1m30s" for 90000; "4.2s", "350ms": short, for people. */
+/* "1m30s" for 90000; "4.2s", "350ms": short, for messages and tables. */
 void format_duration(int64_t ms, char *buffer, size_t size);
 
 /* ---- Client, messages ------------------------------------------------------------ */
 
-/* Opens the store of --url / $HOLDFAST_URL / this host. On failure says so on stderr
- * and returns the exit code in *ret_exit. */
+/* Opens the store of --url / $HOLDFAST_URL / this host. On failure prints a message and
+ * sets *ret_exit to the exit code. */
 hf_client *cli_open(struct args *args, const hf_options *options, int *ret_exit);
 
-/* "holdfast: run: jobs/nightly: somebody else holds it (HF_EBUSY)"; returns the exit
- * code that belongs to the error. `what` may be NULL. */
+/* Prints "holdfast: run: jobs/nightly: <sentence> (HF_EBUSY)"; returns the exit code
+ * that belongs to the error. `what` may be NULL. */
 int cli_fail(struct args *args, const char *what, const hf_error *why);
-/* The same line, with its newline, for later. */
+/* The same line, with its newline, into a buffer. */
 void cli_error_line(struct args *args, const char *what, const hf_error *why,
                     char *buffer, size_t size);
-/* cli_fail() for a lock that somebody else holds: says who, if the store tells within a
- * moment. Returns `code`. The last thing but closing the client (holder.c). */
+/* cli_fail() for a lock that another client holds: names the holder, if the store
+ * answers within LOOK_MS. Returns `code`. After it only the client may be closed
+ * (holder.c). */
 int cli_fail_held(struct args *args, hf_client *client, const char *what,
                   const hf_want *wants, size_t count, const hf_error *why, int code);
 /* A usage error, with a pointer to --help; returns EXIT_USAGE. */
@@ -128,15 +129,15 @@ void cli_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void cli_verbose(struct args *args, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* ---- The end (exit_timer.c) ------------------------------------------------------ */
+/* ---- Ending (exit_timer.c) ------------------------------------------------------- */
 
-#define CLOSE_MS 150 /* for the store to confirm what it was told last */
+#define CLOSE_MS 150 /* for the store to confirm the last request */
 
-/* Ends the process with `code` after that time, wherever it is by then, and writes
- * `line` to stderr before (NULL: nothing). exit_timer_stop() takes it back. */
+/* After `ms`, ends the process with `code` from any call, and writes `line` to stderr
+ * before (NULL: nothing). exit_timer_stop() cancels it. */
 void exit_timer_start(int64_t ms, int code, const char *line);
 void exit_timer_stop(void);
-/* Dies of the signal, as if it had never been caught. Safe in a handler. */
+/* Dies of the signal with its default action. Safe in a handler. */
 _Noreturn void die_by(int number);
 /* hf_close() that waits CLOSE_MS at most; returns `code`. The last thing a command
  * does. */
@@ -145,23 +146,23 @@ int cli_close(hf_client *client, int code);
 /* A URL with its password blanked out, for messages; writes at most size bytes. */
 void url_without_secrets(const char *url, char *buffer, size_t size);
 
-/* Is it the id, or are they the ids, of a hold that a `run` around this process has? */
+/* Is `id` the id, or the ids, of a hold of an enclosing `run`? */
 bool run_has_id(const char *id);
 
 /* ---- Output (table.c, json.c) ---------------------------------------------------- */
 
 /* A table: bold heads and aligned columns on a terminal, tabs otherwise. Control
- * characters in cells are shown as \xNN: names and notes come from strangers. */
+ * characters in cells are shown as \xNN: other users choose names and notes. */
 struct table;
 struct table *table_new(const char *const *heads); /* ends with NULL */
 void table_cell(struct table *table, const char *format, ...)
     __attribute__((format(printf, 2, 3))); /* row by row, left to right */
 void table_print(struct table *table, FILE *out);
 void table_free(struct table *table);
-void text_blank(char *text); /* what is not fit for a terminal becomes '?' */
+void text_blank(char *text); /* replaces what is unsafe on a terminal by '?' */
 bool colours_on(FILE *out);  /* a terminal, no NO_COLOR, TERM not dumb */
 
-/* A JSON writer that cannot write nonsense: it keeps the commas and escapes. */
+/* A JSON writer that keeps the commas, the escapes and the closing brackets. */
 struct json;
 struct json *json_new(FILE *out);
 void json_open(struct json *json, const char *key,

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Any option that sounds like a secret, mistyped or not; the name of a file or of a
- * variable is none. */
+/* Does the name of an option, mistyped or not, sound like a secret? The name of a file
+ * or of a variable is none. */
 static bool secret_option(const char *name, size_t length)
 {
     static const char *const parts[] = {
@@ -31,9 +31,9 @@ static bool secret_option(const char *name, size_t length)
     return false;
 }
 
-/* What is hidden of the text before `at`, the last '@': all that could be a password.
- * In "scheme://user:password@" that is the password. Of anything else we cannot know
- * what was meant: a slash may be missing, or an escape. */
+/* Where the hidden part begins; it ends at `at`, the last '@'. In
+ * "scheme://user:password@" it is the password. In any other form all that could be a
+ * password is hidden: a slash or an escape may be missing. */
 static const char *secret_begin(const char *url, const char *at)
 {
     size_t scheme = strspn(url, "abcdefghijklmnopqrstuvwxyz"
@@ -50,13 +50,13 @@ static const char *secret_begin(const char *url, const char *at)
     return start;
 }
 
-/* The same without an '@': what stands where the port belongs and is none. The host may
- * have been forgotten. */
+/* The same for a URL without an '@': what is in the place of the port but is not a
+ * number. The user may have forgotten the host. */
 static const char *no_port(const char *url, const char **ret_end)
 {
     const char *host = strstr(url, "://"), *port;
 
-    if (!host || host[3] == '[') /* an address has colons of its own */
+    if (!host || host[3] == '[') /* an IPv6 address contains colons */
         return NULL;
     port = host + 3 + strcspn(host + 3, ":/?#");
     if (*port != ':' || strchr(",/?#", port[1 + strspn(port + 1, "0123456789")]))
@@ -131,6 +131,6 @@ hf_client *cli_open(struct args *args, const hf_options *options, int *ret_exit)
         *ret_exit = cli_fail(args, NULL, &why);
     }
     if (why.code == HF_ENOENT)
-        *ret_exit = EXIT_UNREACHABLE; /* it is the store that is not there */
+        *ret_exit = EXIT_UNREACHABLE; /* the store does not exist */
     return NULL;
 }

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * `holdfast bench`: a quick measurement of locks on one store, from where we stand.
+ * `holdfast bench`: a quick measurement of locks on one store, from this host.
  *
- * Three numbers, each over --time: one thread that takes and releases a free lock; four
- * threads of one client on one lock; and how long it takes from the moment one client
- * begins to release until another one, which waits, has the lock. They tell orders of
- * magnitude. A benchmark that compares (`make bench`) takes longer and repeats itself.
+ * Three numbers, each over --time: one thread that acquires and releases a free lock;
+ * four threads of one client on one lock; and the time from the moment one client
+ * begins to release until another client, which waits, has the lock. They are orders of
+ * magnitude. A benchmark that compares (`make bench`) takes longer and repeats its
+ * measurements.
  *
- * The locks have names of their own, which nobody else uses. The JSON:
+ * The lock names are used by bench only. The JSON:
  *
  *   {"url": ..., "name": "holdfast-bench-...", "time_ms": 1000,
  *    "pairs_per_second": 2000000, "contended_pairs_per_second": 900000, "threads": 4,
@@ -48,7 +49,7 @@ static int64_t now_ns(void)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* ---- Pairs ----------------------------------------------------------------------- */
+/* ---- Pairs of acquire and release ------------------------------------------------ */
 
 static int pairs_until(hf_client *client, const char *name, int64_t end,
                        uint64_t *ret_pairs, hf_error *why)
@@ -131,17 +132,18 @@ static int measure_contended(struct bench *b)
     return rc;
 }
 
-/* ---- Hand-over ------------------------------------------------------------------- */
+/* ---- Time from release to grant -------------------------------------------------- */
 
-/* Two threads, round by round: the holder has the lock (go), the waiter begins to wait
- * (asking), the holder releases, the waiter had it and gave it back (taken). Only then
- * the holder takes it again, as it may be quicker than one that has to wake up. */
+/* Two threads, in rounds: the holder has the lock (go), the waiter begins to wait
+ * (asking), the holder releases, the waiter has acquired and released the lock (taken).
+ * The holder acquires again only then: it could be faster than a waiter that must wake
+ * up. */
 struct relay {
     struct bench *bench;
     sem_t go, asking, taken;
     atomic_bool stop;
     _Atomic int64_t released_at;
-    int rc; /* the waiter's */
+    int rc; /* of the waiter */
     hf_error why;
 };
 
@@ -177,7 +179,7 @@ static void pause_ns(int64_t ns)
     nanosleep(&time, NULL);
 }
 
-/* Until the time is over or one of the two fails. */
+/* The side of the holder, until the time is over or one side fails. */
 static int relay_hold(struct relay *relay, int64_t queue_ns)
 {
     struct bench *b = relay->bench;
@@ -204,7 +206,7 @@ static int relay_hold(struct relay *relay, int64_t queue_ns)
 static int measure_handover(struct bench *b)
 {
     struct relay relay = { .bench = b };
-    /* Long enough to have arrived in the queue: a few round trips. */
+    /* A few round trips: long enough for the waiter to be queued. */
     int64_t queue_ns = 1000000 + (int64_t)(3e9 / (b->pairs_per_s + 1));
     pthread_t waiter;
     int rc;
@@ -275,8 +277,8 @@ static void print_json(struct args *args, const struct bench *b)
     json_end(json);
 }
 
-/* A name of its own, unless the store keeps a file for each name for ever: what cannot
- * be inspected is lock files. */
+/* A new name for each run, unless the store keeps a file for each name for ever: a
+ * store that cannot be inspected is a directory of lock files. */
 static void name_lock(struct bench *b)
 {
     if (hf_capabilities(b->client) & HF_CAP_INSPECT)

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * `holdfast break` and `holdfast revoke`: taking a lock away, and asking for it.
+ * `holdfast break` and `holdfast revoke`: evicting a holder, and asking holders to
+ * release.
  *
- * Both name a holder by its token, so that a lock that has changed hands since somebody
- * looked is not taken from the wrong one. break insists on it.
+ * Both name a holder by its token, so that a lock that has changed hands since the user
+ * looked is not taken from the wrong holder. break requires the token.
  */
 #include "commands.h"
 #include "view.h"
 
 #define WHERE "`holdfast show NAME` shows the token of each holder"
 
-/* Says with -v whom it hit. */
+/* With -v, prints the holders that are evicted or asked. */
 static void verbose_holders(struct args *args, hf_client *client, const char *name,
                             uint64_t token, const char *what)
 {

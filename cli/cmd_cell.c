@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * `holdfast cell`: versioned cells, the optimistic lock.
+ * `holdfast cell`: versioned cells, for optimistic locking.
  *
  * stdout gets the bare value, or the new version, fit for $(...). The JSON of cell get:
  *
@@ -66,14 +66,14 @@ static void cell_json(struct args *args, const void *data, size_t len, uint64_t 
     free(encoded);
 }
 
-/* A value may have been written by a stranger: on a terminal it is shown as text, with
- * whatever else is in it as \xNN. */
+/* A value is untrusted: on a terminal, control characters and bytes that are not text
+ * are shown as \xNN. */
 static void print_escaped(const char *data, size_t len)
 {
     for (size_t at = 0; at < len;) {
         uint32_t code = 0;
         size_t step = data[at] ? utf8_read(data + at, &code) : 0;
-        bool plain = step && (code == '\n' || code == '\t' || !utf8_hostile(code));
+        bool plain = step && (code == '\n' || code == '\t' || !utf8_unsafe(code));
 
         if (plain)
             fwrite(data + at, 1, step, stdout);
@@ -160,7 +160,8 @@ static ssize_t read_input(struct args *args, char *buffer, size_t size)
     return (ssize_t)len;
 }
 
-/* Whatever the version is: somebody may come between the look and the write. */
+/* Overwrites any version: tries again if another client writes between the read and the
+ * write. */
 static int cell_overwrite(hf_client *client, const char *name, const void *data,
                           size_t len, uint64_t *ret_version, hf_error *why)
 {

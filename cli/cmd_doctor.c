@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * `holdfast doctor`: is this store there, what can it do, and what about it is known to
- * break locks.
+ * `holdfast doctor`: whether a store answers, what it can do, and which known
+ * conditions there can break locks.
  *
- * The traps are the store's own knowledge (hf_diagnose); each comes with its remedy.
- * The JSON:
+ * The store itself knows these conditions (hf_diagnose); each finding comes with its
+ * fix. The JSON:
  *
  *   {"version": "0.1.0", "stores": ["mem", "file"], "url": "file:/srv/locks",
  *    "reachable": true, "error": null, "open_us": 410, "round_trip_us": 35,
  *    "capabilities": ["mutex", ...], "findings": [{"level": "trap", "topic":
  *    "permissions", "what": "...", "fix": "chmod o-w '/srv/locks'"}]}
  *
- * error is {"name": "HF_EUNREACHABLE", "text": "..."} if it is not reachable. findings
- * is null if the store cannot be examined. Exit code: 0 nothing, or remarks; 1 a trap;
- * else why it could not be examined.
+ * error is {"name": "HF_EUNREACHABLE", "text": "..."} if the store is not reachable.
+ * findings is null if the store has no checks. Exit code: 0 without a trap; 1 with one;
+ * otherwise that of the error.
  */
 #include "commands.h"
 #include "view.h"
@@ -51,7 +51,7 @@ struct examination {
     char url[512]; /* without secrets */
     uint64_t capabilities;
     int64_t open_us, round_trip_us; /* -1: not known */
-    hf_report *findings;            /* NULL: cannot be examined */
+    hf_report *findings;            /* NULL: the store has no checks */
     int rc;
     hf_error why;
 };
@@ -64,9 +64,9 @@ static int64_t now_us(void)
     return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
 }
 
-/* ---- The visit ------------------------------------------------------------------- */
+/* ---- Examination ----------------------------------------------------------------- */
 
-/* Asks for a name that nobody uses, twice: the first time may have to connect. */
+/* Inspects an unused name, twice: the first request may have to connect. */
 static int round_trip(hf_client *client, int64_t *ret_us, hf_error *why)
 {
     int64_t begin = 0;
@@ -119,7 +119,7 @@ static int exit_of(const struct examination *exam)
     int code = cli_exit_of(exam->rc);
 
     if (exam->rc != 0)
-        return code == EXIT_BUSY ? EXIT_UNREACHABLE : code; /* 1 is for traps */
+        return code == EXIT_BUSY ? EXIT_UNREACHABLE : code; /* 1 means a trap */
     return count_level(exam, HF_TRAP) ? EXIT_BUSY : EXIT_DONE;
 }
 

@@ -3,12 +3,11 @@
  * `holdfast acquire`, `release` and `extend`: a lock that a script holds from one call
  * of the command to another.
  *
- * The hold is detached: it belongs to no process and ends with its lease. What carries
- * it on is its id, which acquire prints and the other two adopt. An id is spent when it
- * was adopted, so extend prints a new one. The lease is never renewed by itself, since
- * nobody is there to do it.
+ * The hold is detached: it belongs to no process and ends with its lease. acquire
+ * prints its id, by which the other two adopt it. Adoption makes an id invalid, so
+ * extend prints a new one. No process renews the lease.
  *
- * A hold whose id could not be written is given back: nobody could ever release it.
+ * A hold whose id could not be printed is released: no caller could release it later.
  */
 #include "commands.h"
 #include "waiting.h"
@@ -18,9 +17,9 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- Which kind ------------------------------------------------------------------ */
+/* ---- Wants ----------------------------------------------------------------------- */
 
-/* "2/10": two numbers from 1. */
+/* "2/10": two numbers, each at least 1. */
 static bool read_fraction(const char *text, uint32_t *ret_part, uint32_t *ret_whole)
 {
     unsigned long part, whole;
@@ -55,7 +54,7 @@ static int want_permits(struct args *args, const char *name, hf_want *ret_want)
     return 0;
 }
 
-/* The key may hold slashes itself: the last one counts. */
+/* The last slash separates: the key may contain others. */
 static int want_stripe(struct args *args, const char *name, hf_want *ret_want)
 {
     const char *text = args_get(args, "stripe")->text;
@@ -106,9 +105,9 @@ static int read_want(struct args *args, const char *name, hf_want *ret_want)
     return 0;
 }
 
-/* ---- What is printed ------------------------------------------------------------- */
+/* ---- Output ---------------------------------------------------------------------- */
 
-/* 'text', fit for eval whatever is in it. */
+/* The text in single quotes, safe for eval. */
 static void print_variable(const char *name, const char *text)
 {
     printf("%s='", name);
@@ -143,7 +142,7 @@ static void print_json(const char *id, uint64_t token, int64_t ttl_ms)
     json_end(json);
 }
 
-/* Prints id and token, and leaves the hold to itself; or gives it back. */
+/* Prints id and token and leaves the hold; releases it if they cannot be printed. */
 static int id_hand_out(struct args *args, const char *what, hf_hold *hold)
 {
     char id[HF_ID_MAX];
@@ -167,7 +166,7 @@ static int id_hand_out(struct args *args, const char *what, hf_hold *hold)
     return EXIT_DONE;
 }
 
-/* Who holds it: by the time somebody looks, this process is gone. */
+/* The calling process as a note: this process itself has ended when others inspect. */
 static void default_note(char *buffer, size_t size)
 {
     char path[64], program[32] = "";
@@ -184,8 +183,9 @@ static void default_note(char *buffer, size_t size)
 
 /* ---- acquire --------------------------------------------------------------------- */
 
-/* A waiter that just died would stay in line, and its turn would come: then nobody has
- * the lock for a whole lease. So a signal takes us out of the queue first. */
+/* A waiter that dies leaves its ticket in the queue; when that is granted, the lock
+ * stays held without a holder for a whole lease. So a signal withdraws the ticket
+ * first. */
 static int acquire_wait(struct args *args, hf_client *client, const hf_want *want,
                         const hf_acquire_options *options)
 {
@@ -298,7 +298,7 @@ const struct command cmd_acquire = {
 
 /* ---- release, extend ------------------------------------------------------------- */
 
-/* The lock that an id belongs to is not said: the id is a secret, and names it. */
+/* Messages do not name the lock: the id is a secret and contains the name. */
 static hf_hold *adopt(struct args *args, hf_client *client, int64_t ttl_ms,
                       int *ret_exit)
 {

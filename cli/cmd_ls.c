@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * `holdfast ls` and `holdfast show`: who holds, who waits. Both print the JSON that
- * view.c describes. Names, notes and programs come from strangers; table.c and json.c
+ * `holdfast ls` and `holdfast show`: holders and waiters. Both print the JSON that
+ * view.c describes. Other users choose names, notes and programs; table.c and json.c
  * escape them.
  */
 #include "commands.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * `holdfast run`: from options to wants, and the exit code. See run.h for how the rest
- * is divided.
+ * `holdfast run`: options, wants and exit code. run.h lists the other files.
  */
 #include "run.h"
 
@@ -55,7 +54,7 @@ static const struct option options[] = {
 
 /* ---- Wants ----------------------------------------------------------------------- */
 
-/* "2/8" or "key/8": what stands before the last slash, and the number after it. */
+/* "2/8" or "key/8": cuts the text at the last slash; returns the number behind it. */
 static int split(struct args *args, const char *option, char *text,
                  uint32_t *ret_number)
 {
@@ -255,7 +254,7 @@ static int run_parse(struct run *run)
     return rc ? rc : wants_make(run);
 }
 
-/* ---- All of it ------------------------------------------------------------------- */
+/* ---- Running --------------------------------------------------------------------- */
 
 int run_not_acquired(struct run *run, const hf_error *why)
 {
@@ -264,7 +263,7 @@ int run_not_acquired(struct run *run, const hf_error *why)
     int result = conflict && code->given ? (int)code->number : cli_exit_of(why->code);
 
     if (conflict && (args_get(run->args, "quiet")->flag || result == EXIT_DONE))
-        return result; /* -E 0: that is no failure, and cron would send a mail */
+        return result; /* with -E 0 that is no failure: cron would mail the message */
     if (conflict)
         return cli_fail_held(run->args, run->client, run->names, run->wants, run->count,
                              why, result);
@@ -272,8 +271,8 @@ int run_not_acquired(struct run *run, const hf_error *why)
     return result;
 }
 
-/* The terminal's Ctrl-C ended the command. Without us it would have reached our group
- * as well: a script that we are part of has to end, too. */
+/* The terminal's Ctrl-C ended the command. Without holdfast it would have reached this
+ * process group as well: a script that runs holdfast has to end, too. */
 static void die_with_group(int signal)
 {
     struct rlimit no_core = { 0, 0 };
@@ -295,7 +294,8 @@ static const char *program_of(const struct run *run)
     return slash && slash[1] ? slash + 1 : first;
 }
 
-/* All we want is held around us, by a run whose warden sees to us as well. */
+/* Enclosing runs hold all the names, and their wardens kill this command, too: run it
+ * in place of holdfast. */
 static int run_without_lock(struct run *run)
 {
     run_export(run);
@@ -333,7 +333,7 @@ static int run_under_lock(struct run *run, int *ret_signal)
     code = run_release(run, &signals, code);
     warden_done(&run->warden);
 out:
-    if (run->given_up || !run->client) /* or it would wait once more */
+    if (run->given_up || !run->client) /* closing would wait for the store once more */
         return code;
     return cli_close(run->client, code);
 }

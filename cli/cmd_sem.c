@@ -12,7 +12,7 @@
 
 static void sem_json(struct args *args, const struct lock *lock)
 {
-    static const struct lock nobody;
+    static const struct lock unused;
     struct json *json = json_document(args, args_operand(args, 0));
     uint32_t available;
 
@@ -24,7 +24,7 @@ static void sem_json(struct args *args, const struct lock *lock)
         json_null(json, "available");
     }
     if (!lock)
-        lock = &nobody;
+        lock = &unused;
     entries_json(json, "holders", lock->holders, lock->holder_count);
     entries_json(json, "waiters", lock->waiters, lock->waiter_count);
     json_end(json);

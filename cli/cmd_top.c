@@ -2,14 +2,14 @@
 /*
  * `holdfast top`: the locks of a store, live.
  *
- * On a terminal it has the alternate screen, keys without echo, and no cursor, and
- * gives all of that back whichever way it ends: q, a signal, exit(), Ctrl-Z and back.
- * Signals are blocked except while we wait, and their handlers only take a note; those
- * that end us are let in while the store is asked, too, and then end us there. So
- * nothing happens in the middle of a frame. frame.c draws.
+ * On a terminal it uses the alternate screen, reads keys without echo and hides the
+ * cursor, and restores all of that at every end: q, a signal, exit(), Ctrl-Z. Signals
+ * are blocked except while top waits; their handlers only set a flag. Signals that end
+ * top are also unblocked during a request, and end it there at once. So no signal
+ * interrupts the drawing of a frame. frame.c draws.
  *
- * Elsewhere it prints plain text once, or again and again if --every was given. The
- * JSON is that of ls (view.c).
+ * Elsewhere it prints plain text once, or repeatedly if --every was given. The JSON is
+ * that of ls (view.c).
  */
 #include "commands.h"
 #include "frame.h"
@@ -37,7 +37,7 @@ static void terminal_restore(void);
 
 static void on_signal(int number)
 {
-    if (refreshing) { /* the store may not answer: do not wait for it */
+    if (refreshing) { /* the store may not answer: end without waiting for it */
         terminal_restore();
         die_by(number);
     }
@@ -51,7 +51,7 @@ static void on_signal(int number)
         ended_by = number;
 }
 
-/* Those that end us come first. */
+/* The first ENDING_COUNT end top. */
 #define ENDING_COUNT 4
 static const int caught[] = { SIGINT,  SIGTERM, SIGHUP,  SIGQUIT,
                               SIGTSTP, SIGCONT, SIGWINCH };
@@ -70,7 +70,7 @@ static void catch_signals(sigset_t *ret_before)
     sigprocmask(SIG_BLOCK, &blocked, ret_before);
 }
 
-/* Takes the signal as if we had never caught it: die of it, or stop until SIGCONT. */
+/* Takes the default action of a signal: dies of it, or stops until SIGCONT. */
 static void signal_default(int number)
 {
     struct sigaction action = { .sa_handler = SIG_DFL }, before;
@@ -87,10 +87,10 @@ static void signal_default(int number)
 
 /* ---- The terminal ---------------------------------------------------------------- */
 
-/* Outside the functions because exit() has to give it back. */
+/* Global because exit() restores it. */
 static struct {
     int key_fd; /* -1: no keys */
-    bool ours;
+    bool taken;
     struct termios before;
 } terminal = { .key_fd = -1 };
 
@@ -102,7 +102,7 @@ static void terminal_write(const char *text, size_t len)
         if (done < 0 && errno == EINTR)
             continue;
         if (done <= 0) {
-            ended_by = ended_by ? ended_by : SIGHUP; /* the terminal is gone */
+            ended_by = ended_by ? ended_by : SIGHUP; /* the terminal was closed */
             return;
         }
         text += done;
@@ -119,7 +119,7 @@ static void terminal_setup(void)
 {
     struct termios mode;
 
-    if (!terminal.ours && terminal.key_fd >= 0 &&
+    if (!terminal.taken && terminal.key_fd >= 0 &&
         tcgetattr(terminal.key_fd, &terminal.before) != 0)
         terminal.key_fd = -1;
     if (terminal.key_fd >= 0) {
@@ -129,15 +129,15 @@ static void terminal_setup(void)
         mode.c_cc[VTIME] = 0;
         tcsetattr(terminal.key_fd, TCSADRAIN, &mode);
     }
-    terminal.ours = true;
+    terminal.taken = true;
     terminal_say("\033[?1049h\033[?25l\033[H\033[2J");
 }
 
 static void terminal_restore(void)
 {
-    if (!terminal.ours)
+    if (!terminal.taken)
         return;
-    terminal.ours = false;
+    terminal.taken = false;
     terminal_say("\033[0m\033[?25h\033[?1049l");
     if (terminal.key_fd >= 0)
         tcsetattr(terminal.key_fd, TCSADRAIN, &terminal.before);
@@ -164,7 +164,7 @@ static void terminal_size(struct frame *frame)
     }
 }
 
-/* ---- Looking --------------------------------------------------------------------- */
+/* ---- Requests -------------------------------------------------------------------- */
 
 struct top {
     struct args *args;
@@ -187,13 +187,12 @@ static int64_t now_ms(void)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* A look that fails leaves the old view on the screen, and says so. */
-/* The signals that end us are let in for the time of a look. */
+/* Unblocks or blocks the signals that end top; unblocked during a request. */
 static void ending_signals_mask(int how)
 {
     sigset_t set;
 
-    if (!terminal.ours)
+    if (!terminal.taken)
         return; /* nothing is caught */
     sigemptyset(&set);
     for (size_t i = 0; i < ENDING_COUNT; i++)
@@ -291,7 +290,7 @@ static bool take_keys(struct top *top)
     if (got < 0)
         return errno == EINTR || errno == EAGAIN;
     if (got == 0)
-        return false; /* nobody is there any more */
+        return false; /* end of input: the terminal was closed */
     keys[got] = '\0';
     for (const char *key = keys; *key; key++) {
         if (*key == '\033')
@@ -322,7 +321,8 @@ static void handle_signals(void)
     }
 }
 
-/* Draws and waits, again after each key and signal, until the next look is due. */
+/* Draws and waits, again after each key and signal, until the next refresh. False:
+ * top ends. */
 static bool draw_and_wait(struct top *top, int64_t until, const sigset_t *mask)
 {
     for (;;) {
@@ -374,7 +374,7 @@ static void print_once(struct top *top)
     json_end(json);
 }
 
-/* False when nobody reads any more. */
+/* Waits for the next time; false if the reader has closed the pipe. */
 static bool pause_plain(int64_t every_ms)
 {
     struct pollfd out = { .fd = STDOUT_FILENO, .events = 0 };

@@ -2,10 +2,11 @@
 /*
  * `holdfast watch`: one line for each change of a lock.
  *
- * Looks again and again and tells what is different, so what comes and goes between two
- * looks is not seen. A holder is known by its token; a waiter has no number of its own
- * and is known by who it is. Why a holder is gone the store does not say, but a lease
- * that could have ended did.
+ * watch inspects the lock repeatedly and compares, so it misses what comes and goes
+ * between two requests. A holder is identified by its token; a waiter has none and is
+ * identified by its host, process, program, note and kind. The store does not report
+ * why a holder is gone; if its lease could have ended in between, the event is
+ * "expired".
  *
  * The JSON, one object per line:
  *
@@ -16,7 +17,7 @@
  * who and from are holders or waiters as in `ls --json`, or null; left is of a latch,
  * version of a cell; holders and waiters are counts.
  *
- * Ends with a signal, after closing the client, or when nobody reads stdout any more.
+ * Ends with a signal, after closing the client, or when the reader closes stdout.
  */
 #include "commands.h"
 #include "view.h"
@@ -35,14 +36,15 @@ struct watch {
     struct args *args;
     const char *name;
     bool json;
-    bool first;             /* the first look: nothing has changed yet */
-    struct lock old, new;   /* without name: nobody is there */
-    int64_t old_at, new_at; /* when we looked, ms */
+    bool first;             /* the first request: prints the state, not changes */
+    struct lock old, new;   /* name NULL: not in use */
+    int64_t old_at, new_at; /* times of the two requests, ms */
 };
 
 static volatile sig_atomic_t ended_by;
 
-static volatile sig_atomic_t looking; /* the store may not answer: do not wait for it */
+static volatile sig_atomic_t
+    looking; /* the store may not answer: end without waiting for it */
 
 static void on_signal(int number)
 {
@@ -59,12 +61,12 @@ static int64_t now_ms(void)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* ---- Telling --------------------------------------------------------------------- */
+/* ---- Output ---------------------------------------------------------------------- */
 
 struct change {
     const char *event;
     const hf_entry *who;
-    const hf_entry *from; /* handed over: who had it */
+    const hf_entry *from; /* handed over: the former holder */
 };
 
 static void wall_time(bool json, char *buffer, size_t size)
@@ -227,7 +229,7 @@ static size_t count_like(const hf_entry *entry, const hf_entry *const *entries,
     return found;
 }
 
-/* Waiters that came in as holders have not left. */
+/* Waiters like this one that became holders: they have not left the queue ungranted. */
 static size_t count_granted(const struct watch *w, const hf_entry *waiter)
 {
     size_t found = 0;
@@ -238,7 +240,7 @@ static size_t count_granted(const struct watch *w, const hf_entry *waiter)
     return found;
 }
 
-/* Of several waiters alike the last ones are the new ones, or those that are gone. */
+/* Of several identical waiters, the last ones count as new or as gone. */
 static void compare_waiters(const struct watch *w)
 {
     const struct lock *old = &w->old, *new = &w->new;
@@ -305,7 +307,7 @@ static void catch_signals(sigset_t *ret_before)
     sigprocmask(SIG_BLOCK, &blocked, ret_before);
 }
 
-/* Dies of the signal that ended us, as the shell expects; 130 for Ctrl-C. */
+/* Dies of the received signal, as the shell expects; 130 for Ctrl-C. */
 static int die(const sigset_t *before)
 {
     int number = ended_by;
@@ -317,7 +319,7 @@ static int die(const sigset_t *before)
     return 128 + number;
 }
 
-/* Waits for the next look; false if it is time to end: signalled, or nobody reads. */
+/* Waits for the next request; false if a signal came or the reader closed stdout. */
 static bool pause_watch(int64_t every_ms, const sigset_t *mask)
 {
     struct pollfd out = { .fd = fileno(stdout), .events = 0 };
@@ -330,7 +332,7 @@ static bool pause_watch(int64_t every_ms, const sigset_t *mask)
     return !(out.revents & (POLLERR | POLLHUP | POLLNVAL)) && !ended_by;
 }
 
-/* Signals are blocked but for the time of a look, when they end us where we are. */
+/* Signals are unblocked during the request, and then end the process at once. */
 static int look(struct watch *w, hf_client *client, const sigset_t *mask,
                 struct view *ret_view, hf_error *why)
 {
@@ -393,7 +395,7 @@ static int run_watch(struct args *args)
     if (ended_by)
         return die(&before);
     if (ferror(stdout))
-        clearerr(stdout); /* nobody reads any more: that is an end, not a failure */
+        clearerr(stdout); /* the reader closed stdout: an end, not a failure */
     return code;
 }
 

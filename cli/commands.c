@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The list of subcommands, in the order in which the help shows them, the options that
- * all of them have, and the look-up by name. Used by main.c, args.c and help.c.
+ * The list of subcommands, in the order of the help, the options that all of them have,
+ * and the look-up by name. Used by main.c, args.c and help.c.
  */
 #include "commands.h"
 #include "help.h"

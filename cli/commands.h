@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The subcommands, one const table each, and what finds them.
+ * The subcommands, one const table each, and the look-up by name.
  *
- * A new command is a table in its own file, a line here, and a line in commands.c.
+ * A new command is a table in its own file cmd_<name>.c, a line here, and a line in
+ * commands.c.
  */
 #ifndef HOLDFAST_CLI_COMMANDS_H
 #define HOLDFAST_CLI_COMMANDS_H

@@ -3,11 +3,10 @@
  * Completion for bash and zsh, printed from the tables of the commands by the hidden
  * `holdfast help --complete SHELL`; the build captures and installs both.
  *
- * A script is a fixed frame around one `case` per command. What the value of an option
- * may be is read off the name of its value: "URL" are the stores of this build, "FILE"
- * are files, "kill|warn" are the words themselves, and anything else is left to the
- * user. Names of locks are asked for from the store; as strangers choose them, the
- * frames never let a shell expand one.
+ * A script is a fixed frame around one `case` per command. The name of an option's
+ * value selects what is offered: "URL" the stores of this build, "FILE" files,
+ * "kill|warn" these words, any other name nothing. The store is asked for names of
+ * locks. Other users choose these names, so the frames never let a shell expand one.
  */
 #include "help.h"
 
@@ -33,7 +32,7 @@ static void for_options(const struct command *command,
     }
 }
 
-/* What the operands of a command are: "names", "commands", "urls" or "". */
+/* The type of the operands of a command: "names", "commands", "urls" or "". */
 static const char *operand_type(const struct command *command)
 {
     const char *operands = command->operands ? command->operands : "";
@@ -48,7 +47,7 @@ static const char *operand_type(const struct command *command)
 /* ---- Words ----------------------------------------------------------------------- */
 
 /* Prints the first words of all commands, each once; or, with `family`, the second
- * words of those that begin with it. */
+ * words of the commands that begin with it. */
 static void put_words(const char *family, size_t family_len, FILE *out)
 {
     const char *before = "", *space = "";
@@ -86,7 +85,7 @@ static void for_families(void (*each)(const char *, size_t, FILE *), FILE *out)
     }
 }
 
-/* What a URL may begin with, as this build knows it; `escape` stands before colons. */
+/* The beginnings of URLs of the stores of this build; `escape` is put before colons. */
 static void put_urls(const char *escape, FILE *out)
 {
     const char *space = "";
@@ -102,8 +101,8 @@ static void put_urls(const char *escape, FILE *out)
     }
 }
 
-/* What the value of an option may be: "urls", "files", "words a b" or "nothing". The
- * words are those of "kill|warn|exec:CMD" that the user types as they stand. */
+/* What may be offered as the value of an option: "urls", "files", "words a b" or
+ * "nothing". The words are the fixed ones of "kill|warn|exec:CMD". */
 static void put_value_type(const struct option *option, FILE *out)
 {
     const char *arg = option->arg ? option->arg : "";

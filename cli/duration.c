@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Durations as people write and read them. Pure functions, used by args.c and by
- * whatever prints a time.
+ * Reading and printing durations. Pure functions.
  */
 #include "cli.h"
 
@@ -14,7 +13,7 @@
 #define HOUR (60 * MINUTE)
 #define DAY (24 * HOUR)
 
-/* The longest time the library takes: ten years. */
+/* The longest time the library accepts: ten years. */
 #define LONGEST (3652 * DAY)
 
 static const struct unit {
@@ -25,8 +24,8 @@ static const struct unit {
     { "m", MINUTE }, { "sec", SECOND }, { "s", SECOND },
 };
 
-/* The unit at `text` and what follows it; no unit is seconds, if it is the `only`
- * number: 1h30 is meant to be 1h30m as often as not. */
+/* The unit at `text`, which is moved behind it. No unit means seconds, but only for the
+ * `only` number: 1h30 could mean 1h30m or 1h30s. */
 static int64_t read_unit(const char **text, bool only)
 {
     for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
@@ -93,7 +92,7 @@ int parse_duration(const char *text, int64_t *ret_ms)
     return 0;
 }
 
-/* Two units side by side, the second one only if it counts: "1m30s", "2h". */
+/* Two units, the second one only if it is not 0: "1m30s", "2h". */
 static void two_units(int64_t large, const char *large_name, int64_t small,
                       const char *small_name, char *buffer, size_t size)
 {

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * An end that does not depend on the store: after exit_timer_start() the process is gone
- * within that time, whatever a call of the library still waits for.
+ * A time limit for the end of the process, independent of the store.
  *
- * A timer does it, whose handler writes the last line and ends the process. What the
- * process leaves in the store then ends by itself: a hold or a place in a queue with
- * its lease or its session, and on this host with the process.
+ * A timer's handler writes the last line and ends the process, even in the middle of a
+ * call of the library. What the process leaves in the store expires: a hold or a ticket
+ * in a queue ends with its lease or session, and on this host with the process.
  */
 #include "cli.h"
 
@@ -22,7 +21,7 @@ static void end_now(int number)
 {
     (void)number;
     if (last_length > 0 && write(STDERR_FILENO, last_line, last_length) < 0)
-        _exit(last_code); /* stderr is gone: nobody to tell */
+        _exit(last_code); /* stderr is closed: exit without the line */
     _exit(last_code);
 }
 
@@ -38,7 +37,7 @@ void exit_timer_start(int64_t ms, int code, const char *line)
     struct sigaction action = { .sa_handler = end_now };
     sigset_t set;
 
-    fflush(NULL); /* the handler cannot */
+    fflush(NULL); /* the handler must not flush */
     last_code = code;
     last_length = line ? strlen(line) : 0;
     if (last_length > sizeof last_line)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What `holdfast top` shows: totals, one line per lock, and the keys. Pure: from a view
- * and the size of the screen to text; cmd_top.c has the terminal.
+ * The screen of `holdfast top`: totals, one line per lock, and the keys. Pure: from a
+ * view and the size of the screen to text; cmd_top.c has the terminal.
  *
- * A column has a width in columns of the terminal. What does not fit is cut and ends
- * with "~". On narrow screens the token goes first, then the kind, then the oldest
+ * Widths are counted in columns of the terminal. Text that does not fit is cut and ends
+ * with "~". A narrow screen drops the token first, then the kind, then the longest
  * wait, so that a name and its holder stay readable.
  */
 #include "frame.h"
@@ -17,7 +17,7 @@
 
 #define GAP 2
 #define CELL_MAX 2048
-#define HEAD_LINES 4 /* two of totals, one empty, one of heads */
+#define HEAD_LINES 4 /* two with totals, one empty, one with column heads */
 #define KEYS "n name  w waiters  h held  t token  q quit"
 
 /* ---- Cells ----------------------------------------------------------------------- */
@@ -48,7 +48,7 @@ static void put_spaces(FILE *out, size_t count)
     fprintf(out, "%*s", (int)count, "");
 }
 
-/* As much of `text` as fits, and no more. */
+/* `text`, cut to `width` columns. */
 static void put_cut(FILE *out, const char *text, size_t width)
 {
     size_t used = 0, len;
@@ -89,7 +89,7 @@ enum column { NAME, KIND, HOLDER, HELD, TOKEN, WAITERS, OLDEST, COLUMNS };
 
 static const struct {
     const char *head;
-    size_t width; /* 0: shares what is left */
+    size_t width; /* shares the remaining width */
     bool right;
 } columns[COLUMNS] = {
     [NAME] = { "NAME", 0, false },      [KIND] = { "KIND", 8, false },
@@ -98,7 +98,7 @@ static const struct {
     [OLDEST] = { "MAX WAIT", 8, true },
 };
 
-/* Which go first when it is narrow, and below which width. */
+/* The order in which columns are dropped, and the width below which. */
 static const struct {
     enum column column;
     size_t below;

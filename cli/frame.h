@@ -13,14 +13,14 @@ struct frame {
     enum frame_sort sort;
     const char *url;     /* without secrets */
     const char *clock;   /* "12:30:59" */
-    const char *trouble; /* why there is no news, or NULL */
+    const char *trouble; /* why the last request failed, or NULL */
 };
 
 /* Draws the screen from its top left corner, no line wider than the screen. Needs a
  * locale that knows UTF-8 (LC_CTYPE). */
 void frame_draw(FILE *out, const struct frame *frame, const struct view *view);
 
-/* The same as a table without ends, for pipes. */
+/* The same as plain text of any width, for pipes. */
 void frame_plain(FILE *out, const struct frame *frame, const struct view *view);
 
 #endif

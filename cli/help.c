@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * --help, the command `help`, and guesses at what a mistyped word was meant to be.
+ * --help, the command `help`, and suggestions for a mistyped word.
  *
- * Everything is read from the tables of the commands, so that a new option is in the
- * help, in its man page and in the completion the moment it exists. Result goes to
- * stdout: somebody asked for it. Main thread only, no state.
+ * All texts come from the tables of the commands, so that a new option appears in the
+ * help, in its man page and in the completion at once. Help that the user asked for
+ * goes to stdout. Main thread only, no state.
  */
 #include "help.h"
 
@@ -20,7 +20,7 @@
 #define OPTION_COLUMN 26  /* where the explanations begin */
 #define WORD_MAX 64
 
-/* ---- Did you mean ---------------------------------------------------------------- */
+/* ---- Suggestions ----------------------------------------------------------------- */
 
 static size_t smallest(size_t a, size_t b, size_t c)
 {
@@ -56,7 +56,7 @@ static size_t distance(const char *a, const char *b)
     return last[lb];
 }
 
-/* A guess at what `word` was meant to be: the nearest so far. */
+/* The nearest candidate for the mistyped `word` so far. */
 struct guess {
     const char *word;
     const char *best;
@@ -84,7 +84,7 @@ const char *help_nearest_command(const char *word)
         guess_try(&guess, cli_commands[i]->name);
         space = strchr(cli_commands[i]->name, ' ');
         if (space && !strchr(word, ' ')) {
-            /* "lach" is near to the first word of "latch set". */
+            /* "lach" is near the first word of "latch set". */
             char first[WORD_MAX];
 
             snprintf(first, sizeof first, "%.*s", (int)(space - cli_commands[i]->name),
@@ -295,8 +295,8 @@ static int help_about(struct args *args, const char *topic)
     return EXIT_DONE;
 }
 
-/* What the tables hold, one option per line, for the tests: command, group, option,
- * letter, value. */
+/* The tables, one option per line, for the tests: command, group, option, letter,
+ * value. */
 static void print_tables(FILE *out)
 {
     for (size_t i = 0; cli_commands[i]; i++) {

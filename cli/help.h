@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the tables say, put into words. All of these read the same tables:
+ * Texts made from the tables of the commands:
  *
  *   help.c      --help, the command `help`, "did you mean"
- *   manual.c    the man pages;  pages.c: what they say beyond the tables
+ *   manual.c    the man pages;  pages.c: their further texts
  *   complete.c  completion for bash and zsh
  *   prose.c     paragraphs, wrapped for a terminal
  */
@@ -12,7 +12,7 @@
 
 #include "cli.h"
 
-/* The options every command has (--url, --verbose, --help); defined in args.c, ends
+/* The options of every command (--url, --verbose, --help), defined in commands.c; ends
  * with name NULL. An option whose help is NULL is hidden. */
 extern const struct option cli_common_options[];
 
@@ -20,10 +20,11 @@ extern const struct option cli_common_options[];
 void help_print(const struct command *command, FILE *out);
 /* `holdfast --help`, `holdfast help`. */
 void help_overview(FILE *out);
-/* `holdfast latch --help`: the commands that begin with this word; false if none. */
+/* `holdfast latch --help`: the commands that begin with this word; false if there are
+ * none. */
 bool help_family(const char *word, FILE *out);
 
-/* What the user may have meant, or NULL: "realese" -> "release", "wiat" -> "wait".
+/* The nearest command or option, or NULL: "realese" -> "release", "wiat" -> "wait".
  * `word` is given without dashes; a command may be one word of "latch set". */
 const char *help_nearest_command(const char *word);
 const char *help_nearest_option(const struct command *command, const char *word);

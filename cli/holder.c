@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Who holds what we want, in words: "held for 4m12s by db3 pid 8123 backup.sh". For the
- * messages that a lock could not be had, and for the line while we wait (status_line.c).
+ * The holder of a wanted lock, in words: "held for 4m12s by db3 pid 8123 backup.sh".
+ * For the message of a lock that was not granted, and for the status line
+ * (status_line.c).
  */
 #include "view.h"
 
@@ -9,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define LOOK_MS 200 /* for a message that is to be said now */
+#define LOOK_MS 200 /* longest delay of the message */
 
 static bool is_process(const hf_entry *entry, int64_t pid)
 {
@@ -33,9 +34,9 @@ static void describe(const hf_entry *holder, size_t more, char *buffer, size_t s
              known ? " " : "", who, others);
 }
 
-/* One name: 1 with words, 0 if nobody but us holds it, or a code. */
-static int holder_find(hf_client *client, const char *name, int64_t us, char *buffer,
-                       size_t size, hf_error *why)
+/* One name: 1 with words, 0 if no process but `own_pid` holds it, or an error code. */
+static int holder_find(hf_client *client, const char *name, int64_t own_pid,
+                       char *buffer, size_t size, hf_error *why)
 {
     const hf_entry *holder = NULL;
     hf_report *report = NULL;
@@ -48,9 +49,9 @@ static int holder_find(hf_client *client, const char *name, int64_t us, char *bu
     for (size_t i = 0; i < hf_report_count(report); i++) {
         const hf_entry *entry = hf_report_entry(report, i);
 
-        if (entry->role == HF_HOLDER && !is_process(entry, us) && holders++ == 0)
+        if (entry->role == HF_HOLDER && !is_process(entry, own_pid) && holders++ == 0)
             holder = entry;
-        if (entry->role == HF_WAITER && is_process(entry, us))
+        if (entry->role == HF_WAITER && is_process(entry, own_pid))
             ahead = entry->place;
     }
     if (holder) {
@@ -64,8 +65,8 @@ static int holder_find(hf_client *client, const char *name, int64_t us, char *bu
     return holder != NULL;
 }
 
-int holder_describe(hf_client *client, const hf_want *wants, size_t count, int64_t us,
-                    char *buffer, size_t size, hf_error *why)
+int holder_describe(hf_client *client, const hf_want *wants, size_t count,
+                    int64_t own_pid, char *buffer, size_t size, hf_error *why)
 {
     int rc = 0;
     size_t used = 0;
@@ -75,10 +76,11 @@ int holder_describe(hf_client *client, const hf_want *wants, size_t count, int64
         return 0;
     for (size_t i = 0; i < count && rc == 0; i++) {
         if (wants[i].stripes)
-            continue; /* which part it is the store knows by a name of its own */
+            continue; /* the store has its own name for a sub-lock */
         if (count > 1)
             used = (size_t)snprintf(buffer, size, "%.200s is ", wants[i].name);
-        rc = holder_find(client, wants[i].name, us, buffer + used, size - used, why);
+        rc = holder_find(client, wants[i].name, own_pid, buffer + used, size - used,
+                         why);
     }
     if (rc <= 0)
         *buffer = '\0';

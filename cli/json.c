@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The JSON writer of the reading commands.
+ * The JSON writer.
  *
- * One document, one line, written as it comes: `watch --json` prints a document per
- * change and a reader may take it line by line. The writer keeps a stack of what is
- * open, so that commas, closing brackets and the end of the document cannot be
- * forgotten. Text is UTF-8 in any case: a byte that is not becomes U+FFFD, control
- * characters are escaped, and whatever else could harm a terminal. Called from the main
- * thread only. A key where none belongs (or the reverse) is a bug of the caller and
- * aborts.
+ * One document is one line, written piece by piece: `watch --json` prints a document
+ * per change, which a reader may process line by line. The writer keeps a stack of open
+ * brackets and places commas and closing brackets itself. The output is always UTF-8:
+ * an invalid byte becomes U+FFFD, and control characters and other characters that are
+ * unsafe on a terminal are escaped. A key in an array, or none in an object, is a bug
+ * of the caller and aborts. Main thread only.
  */
 #include "cli.h"
 #include "utf8.h"
@@ -62,7 +61,7 @@ static void put_text(FILE *out, const char *text)
         len = utf8_read(text, &code);
         if (!len)
             fputs("\xef\xbf\xbd", out);
-        else if (utf8_hostile(code) || code == '"' || code == '\\')
+        else if (utf8_unsafe(code) || code == '"' || code == '\\')
             put_escape(out, code);
         else
             fwrite(text, 1, len, out);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * `holdfast`: finds the command, has its options parsed and runs it.
+ * `holdfast`: finds the command, parses its options and runs it.
  *
- * Nothing happens here that every start would have to pay for: no locale, no thread.
+ * main() does nothing that would make every start slower: it sets no locale and starts
+ * no thread.
  */
 #include "args.h"
 #include "commands.h"
@@ -13,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A full disk or a closed pipe must not pass for success. */
+/* A full disk or a closed pipe is an error, not success. */
 static int flush_output(int code)
 {
     if (fflush(stdout) == 0 && !ferror(stdout))
@@ -40,7 +41,8 @@ static bool is_help(const char *word)
     return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
 }
 
-/* "latch set, latch down": the commands that begin with this word; false if none. */
+/* "latch set, latch down": the commands that begin with this word; false if there are
+ * none. */
 static bool family_names(const char *word, char *buffer, size_t size)
 {
     size_t len = strlen(word), used = 0;
@@ -93,8 +95,8 @@ static int no_command(char **words, size_t count)
     return unknown_command(words, count);
 }
 
-/* How many words of an option that all commands have, with its value: 0 if it is none.
- * --help is not meant: that is a command here. */
+/* The number of words that a common option and its value take; 0 if words[0] is no
+ * common option. --help is left out: it is a command here. */
 static size_t common_option(char *const *words, size_t count)
 {
     const char *word = words[0];
@@ -116,7 +118,7 @@ static size_t common_option(char *const *words, size_t count)
     return 0;
 }
 
-/* Options of every command may stand before it: they go behind it. */
+/* Common options may stand before the command: they are moved behind it. */
 static int run_after_options(char **words, size_t lead, size_t count)
 {
     int used = 0;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The man pages, written as roff from the tables of the commands and the texts of
- * pages.c. The build runs `holdfast help --man PAGE` once per page and installs what it
- * prints. Texts are plain (prose.h); whatever roff would take for its own is escaped
- * here, and options, `quoted words` and references such as flock(1) are set bold.
+ * pages.c. The build runs `holdfast help --man PAGE` once per page and installs the
+ * output. The texts are plain (prose.h); characters that are special in roff are
+ * escaped here, and options, `quoted words` and references such as flock(1) are bold.
  */
 #include "help.h"
 
@@ -63,8 +63,8 @@ static size_t count_alnum(const char *text, size_t len)
     return n;
 }
 
-/* How many bytes of a word at its beginning are bold: an option, or what stands before
- * "(1)". */
+/* The number of bytes at the beginning of a word that are bold: an option, or the name
+ * before "(1)". */
 static size_t bold_part(const char *word, size_t len)
 {
     size_t name = count_alnum(word, len);
@@ -77,7 +77,7 @@ static size_t bold_part(const char *word, size_t len)
     return 0;
 }
 
-/* One word of running text; `quoted` goes over words: `holdfast run`. */
+/* One word of running text. *quoted: inside `backquotes`, which may span words. */
 static void put_word(const char *word, size_t len, bool *quoted, FILE *out)
 {
     size_t bold = *quoted ? 0 : bold_part(word, len);
@@ -122,7 +122,7 @@ static void put_string(const char *text, FILE *out)
     put_text(text, strlen(text), out);
 }
 
-/* A text of the tables as a sentence: they have neither capital nor full stop. */
+/* A text of the tables as a sentence, with capital and full stop added. */
 static void put_sentence(const char *text, FILE *out)
 {
     char first = (char)toupper((unsigned char)text[0]);
@@ -136,7 +136,7 @@ static void put_sentence(const char *text, FILE *out)
     fputs(text[strlen(text) - 1] == '.' ? "\n" : ".\n", out);
 }
 
-/* Capitals stand for what the user puts in: NAME... -- COMMAND [ARGUMENT...] */
+/* Capitals are placeholders: NAME... -- COMMAND [ARGUMENT...] */
 static void put_operands(const char *text, FILE *out)
 {
     while (*text) {
@@ -287,7 +287,7 @@ static void put_option(const struct option *option, FILE *out)
     put_sentence(option->help, out);
 }
 
-/* Prints the options under a heading of their own, if it has any and needs one. */
+/* Prints the options, if there are any, under the heading `head` unless it is NULL. */
 static void put_options(const char *head, const struct option *options, FILE *out)
 {
     bool any = false;

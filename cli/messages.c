@@ -42,7 +42,7 @@ int cli_exit_of(int code)
 
 /* ---- Messages -------------------------------------------------------------------- */
 
-/* Nothing that moves the cursor can reach the terminal through a name or a note. Ends
+/* Replaces all that could move the cursor: names and notes are untrusted. Ends the line
  * with a newline, and a NUL if there is room. */
 static size_t line_finish(char *line, size_t size)
 {
@@ -57,7 +57,7 @@ static size_t line_finish(char *line, size_t size)
     return length;
 }
 
-/* One write for the line, so that lines of several processes do not mix. */
+/* One write per line, so that lines of several processes do not mix. */
 static void say_line(char *line, size_t size)
 {
     size_t length = line_finish(line, size);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a run tells its command through the environment, and what it takes from there
- * when it is itself within the command of another run (--reentrant).
+ * What a run passes to its command in the environment, and what a run inside that
+ * command reads from it (--reentrant).
  *
- * HOLDFAST_NAME and HOLDFAST_TOKEN are those of the nearest run. HOLDFAST_RUN_ID has
- * the ids of all of them, which nobody else is to release (cmd_hold.c). HOLDFAST_OUTER has
- * the runs around the nearest one, a line each: names, a tab, tokens. None of it is
- * believed: what it says is held counts only if the store shows that holder, with that
- * token, and the holder is a process above us. Then its warden ends us with its
- * command, and its hold is as good as ours.
+ * HOLDFAST_NAME and HOLDFAST_TOKEN are of the innermost run. HOLDFAST_RUN_ID has the
+ * ids of all runs, which only these runs may release (cmd_hold.c). HOLDFAST_OUTER has
+ * the runs that enclose the innermost one, one per line: names, a tab, tokens. None of
+ * it is trusted: a name counts as held only if the store shows a holder with that token
+ * which is an ancestor process. The warden of that holder kills this process with its
+ * command, so its hold can be reused.
  */
 #include "run.h"
 
@@ -17,9 +17,9 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- The runs around this one ---------------------------------------------------- */
+/* ---- Enclosing runs -------------------------------------------------------------- */
 
-/* All of them, nearest first; NULL if there are none. */
+/* All enclosing runs, innermost first; NULL if there are none. */
 static char *outer_runs_read(void)
 {
     const char *names = getenv("HOLDFAST_NAME"), *tokens = getenv("HOLDFAST_TOKEN");
@@ -37,7 +37,7 @@ static char *outer_runs_read(void)
     return text;
 }
 
-/* Is `word`, which may have blanks in it, in a list that blanks separate? */
+/* Is `word`, which may contain blanks, in a list separated by blanks? */
 static bool listed(const char *list, size_t length, const char *word)
 {
     size_t size = strlen(word);
@@ -50,7 +50,8 @@ static bool listed(const char *list, size_t length, const char *word)
     return false;
 }
 
-/* Does one of the lines have the name, and with it the token? NULL: whichever. */
+/* Does one of the lines have the name, with the token on the same line? NULL: any
+ * token. */
 static bool outer_runs_have(const char *runs, const char *name, const char *token)
 {
     for (const char *line = runs; *line; line += strspn(line, "\n")) {
@@ -71,8 +72,8 @@ static bool holds_exclusively(const hf_entry *entry)
             entry->kind == HF_FAIR || entry->kind == HF_WRITE);
 }
 
-/* A process of this host must be above us. Of one elsewhere we cannot know: somebody
- * has brought us its token, on purpose. */
+/* A holder on this host must be an ancestor. A holder on another host cannot be
+ * checked: the user has passed its token on purpose. */
 static bool may_be_ancestor(const hf_entry *entry)
 {
     char host[256] = "";
@@ -82,7 +83,7 @@ static bool may_be_ancestor(const hf_entry *entry)
            tree_is_ancestor((pid_t)entry->pid);
 }
 
-/* The token of a hold on `name` that covers us, or 0. */
+/* The token of an exclusive hold of an enclosing run on `name`, or 0. */
 static uint64_t outer_hold_find(struct run *run, const char *runs, const char *name)
 {
     hf_report *report = NULL;
@@ -102,7 +103,8 @@ static uint64_t outer_hold_find(struct run *run, const char *runs, const char *n
     }
     hf_report_free(report);
     if (found)
-        cli_verbose(run->args, "%s: held around this run, token %" PRIu64, name, found);
+        cli_verbose(run->args, "%s: held by an enclosing run, token %" PRIu64, name,
+                    found);
     return found;
 }
 
@@ -159,8 +161,8 @@ static void export_tokens(struct run *run)
     setenv("HOLDFAST_TOKEN", text, 1);
 }
 
-/* HOLDFAST_ID may be overwritten by `acquire`; this one is ours, and has those of the
- * runs around us, too: what `release` and `extend` are not to touch. */
+/* `acquire` may overwrite HOLDFAST_ID. This variable is set by runs only and has the
+ * ids of the enclosing runs, too: `release` and `extend` refuse them. */
 static void export_run_ids(const char *ids)
 {
     const char *outer = getenv("HOLDFAST_RUN_ID");
@@ -181,7 +183,7 @@ bool run_has_id(const char *id)
     return ids && *id && listed(ids, strlen(ids), id);
 }
 
-/* Of what we hold ourselves: who is covered has no business with the hold around. */
+/* Ids of the holds of this run only: those of enclosing runs are not passed on. */
 static void export_ids(struct run *run)
 {
     size_t size = run->count * (HF_ID_MAX + 1), used = 0;
@@ -202,9 +204,9 @@ out:
     free(text);
 }
 
-/* As it was given, password and all: a `holdfast` within the command has to reach the
- * same store, and only this user can read the environment of a process, while everybody
- * can read the command line where the password came from. */
+/* Unchanged, with the password: a `holdfast` inside the command needs the same store.
+ * Only this user can read the environment of the process, while every user can read the
+ * command line that the password came from. */
 static void export_url(struct run *run)
 {
     const char *url = args_url(run->args), *given = getenv("HOLDFAST_URL");

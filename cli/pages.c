@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the man pages, `help exit`, `help environment` and `help url` say beyond the
- * tables of the commands. Texts are plain, in the markup of prose.h, and ASCII.
+ * The texts of the man pages, `help exit`, `help environment` and `help url` that are
+ * not in the tables of the commands. Plain text in the markup of prose.h, ASCII.
  *
- * A new store gets a section of its own in url_sections, beside that of `file`.
+ * A new store gets a section of its own in url_sections.
  */
 #include "pages.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the man pages say beyond the tables of the commands. */
+/* Texts of the man pages beyond the tables of the commands. */
 #ifndef HOLDFAST_CLI_PAGES_H
 #define HOLDFAST_CLI_PAGES_H
 
@@ -23,8 +23,8 @@ struct page {
 /* All pages, in the order of the help; ends with group NULL. */
 extern const struct page pages[];
 
-/* An exit code or an environment variable, and the groups it matters to: words
- * separated by blanks; every word matters to "holdfast". Both end with name NULL. */
+/* An exit code or an environment variable, and the groups of commands that it concerns,
+ * separated by blanks; "holdfast" has all of them. Both end with name NULL. */
 struct page_fact {
     const char *name;
     const char *groups;

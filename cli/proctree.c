@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Ending a whole tree of processes: the group of the command, and whatever left it by
- * setsid or a double fork.
+ * Ending a whole tree of processes: the process group of the command, and the
+ * descendants that left it by setsid or a double fork.
  *
- * The caller is a subreaper (PR_SET_CHILD_SUBREAPER): every descendant has it at the
- * end of its line of parents, so "no child left" means that nothing is left. Who is a
- * descendant is read from /proc. Called by the warden, and by holdfast if the warden is
- * dead or stopped.
+ * The caller is a subreaper (PR_SET_CHILD_SUBREAPER): orphaned descendants become its
+ * children, so "no child left" means that no descendant is left. Descendants are found
+ * in /proc. Called by the warden, and by holdfast if the warden is dead or stopped.
  */
 #include "run.h"
 
@@ -23,7 +22,7 @@
 
 struct process {
     pid_t pid, parent, group;
-    bool descendant; /* it is a descendant */
+    bool descendant;
 };
 
 struct process_table {
@@ -31,7 +30,7 @@ struct process_table {
     size_t count, room;
 };
 
-/* ---- Who is there ---------------------------------------------------------------- */
+/* ---- The table of processes ------------------------------------------------------ */
 
 static bool process_read(const char *pid, struct process *ret_process)
 {
@@ -46,7 +45,7 @@ static bool process_read(const char *pid, struct process *ret_process)
     got = read(fd, text, sizeof text - 1);
     close(fd);
     text[got > 0 ? got : 0] = '\0';
-    end = strrchr(text, ')'); /* the name before it may hold anything */
+    end = strrchr(text, ')'); /* the program name before it may contain anything */
     if (!end || sscanf(end + 1, " %*c %d %d", &parent, &group) != 2)
         return false;
     *ret_process =
@@ -135,7 +134,7 @@ bool tree_is_ancestor(pid_t pid)
     return process.parent == pid;
 }
 
-/* ---- Ask, reap, kill ------------------------------------------------------------- */
+/* ---- Terminate, reap, kill ------------------------------------------------------- */
 
 void tree_terminate(pid_t group)
 {
@@ -162,7 +161,7 @@ bool tree_kill(pid_t group, int *ret_status)
 {
     int64_t give_up = now_ns() + GIVE_UP_NS;
 
-    /* Only the first time: once its leader is reaped the number may be another's. */
+    /* Only once: after the leader is reaped, another group may get the number. */
     if (group > 0)
         kill(-group, SIGKILL);
     do {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Paragraphs, read from the texts of the tables and wrapped for a terminal. help.c
- * prints them as they are, manual.c reads them paragraph by paragraph and makes roff of
- * them. No state; main thread only.
+ * Paragraphs of the texts of the tables, wrapped for a terminal. help.c prints them;
+ * manual.c reads them paragraph by paragraph and makes roff of them. No state; main
+ * thread only.
  */
 #include "prose.h"
 

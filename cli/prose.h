@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The little there is of markup in the texts of the tables. Paragraphs are separated by
- * an empty line, and are of three kinds:
+ * The markup in the texts of the tables. Paragraphs are separated by an empty line, and
+ * are of three kinds:
  *
  *   running text, wrapped as needed
- *   lines that begin with a space, shown as they stand
+ *   lines that begin with a space, printed unchanged
  *   "TERM :: what it means", an item of a list
  *
- * `Backquotes` set off what is typed as it stands.
+ * `Backquotes` mark what the user types literally.
  */
 #ifndef HOLDFAST_CLI_PROSE_H
 #define HOLDFAST_CLI_PROSE_H

@@ -2,21 +2,21 @@
 /*
  * What the files of `holdfast run` share.
  *
- *   cmd_run.c        options, exit code
- *   nested.c     the environment, and the runs around this one (--reentrant)
- *   waiting.c    the acquire, the release
- *   status_line.c       the line that is shown while it waits
- *   supervise.c  the loop while the command runs: hold, signals, warden
- *   warden.c     the process between us and the command, which ends it in time
- *   child.c      the moment before exec, the terminal, job control
- *   proctree.c       ending a tree of processes
+ *   cmd_run.c      options, exit code
+ *   nested.c       the environment, and enclosing runs (--reentrant)
+ *   waiting.c      the acquire, the release
+ *   status_line.c  the line that is shown while it waits
+ *   supervise.c    the loop while the command runs: hold, signals, warden
+ *   warden.c       the process between holdfast and the command, which kills it in time
+ *   child.c        the steps before exec, the terminal, job control
+ *   proctree.c     ending a tree of processes
  *
- * Three processes: holdfast has the hold; its child, the warden, has no lock, no
- * terminal and no open file, only a deadline on a shared page; the warden's child is
- * the command. The warden adopts whatever the command leaves behind, so nothing below
- * it can get away. If holdfast is stopped, the warden ends the command before the lease
- * is over; if holdfast dies, at once; if the warden dies, the kernel kills the command
- * and holdfast the rest.
+ * Three processes: holdfast has the hold. Its child, the warden, has no lock, no
+ * terminal and no open file, only a deadline on a shared page. The warden's child is
+ * the command. The warden is a subreaper and becomes the parent of orphaned
+ * descendants, so that none of them escapes. If holdfast is stopped, the warden ends
+ * the command before the lease ends; if holdfast dies, at once. If the warden dies, the
+ * kernel kills the command, and holdfast kills the rest.
  */
 #ifndef HOLDFAST_CLI_RUN_H
 #define HOLDFAST_CLI_RUN_H
@@ -42,10 +42,10 @@ struct run {
     struct args *args;
     hf_client *client;
     hf_hold *hold;
-    hf_want wants[RUN_NAMES_MAX]; /* what there is to acquire */
+    hf_want wants[RUN_NAMES_MAX]; /* those still to acquire */
     size_t count;
-    uint64_t
-        outer_tokens[RUN_NAMES_MAX]; /* by operand: token of a hold around us, or 0 */
+    uint64_t outer_tokens
+        [RUN_NAMES_MAX]; /* by operand: token of the hold of an enclosing run, or 0 */
     hf_acquire_options acquire;
     char **command;
     char *names; /* separated by blanks */
@@ -60,18 +60,19 @@ struct run {
 /* ---- The terminal (child.c) ------------------------------------------------------ */
 
 struct terminal {
-    int fd; /* -1: none */
-    bool
-        on_demand; /* others on our pipeline may want it: lend it when it is asked for */
+    int fd;         /* -1: none */
+    bool on_demand; /* hand it over only when the command asks */
 };
 
 void terminal_find(struct terminal *terminal);
-bool terminal_ours(const struct terminal *terminal); /* are we in the foreground? */
+/* Is the group of this process in the foreground? */
+bool terminal_in_foreground(const struct terminal *terminal);
 void terminal_give(const struct terminal *terminal, pid_t group);
 void terminal_take(const struct terminal *terminal, pid_t group);
 void terminal_done(struct terminal *terminal);
 
-/* The command stopped by `signal`: do as it did, and go on with it when we go on. */
+/* The command was stopped by `signal`: stops this process, too, and continues the
+ * command when this process is continued. */
 void job_stopped(const struct terminal *terminal, pid_t group, int signal);
 void job_continued(const struct terminal *terminal, pid_t group);
 
@@ -93,21 +94,21 @@ pid_t child_start(const struct child_plan *plan);
 
 #define NEVER INT64_MAX
 
-/* What holdfast tells the warden without a message: it may be stopped at any time. */
+/* What holdfast passes to the warden in memory: it may be stopped at any time. */
 struct warden_page {
-    _Atomic int64_t term_at; /* ask the command to end */
-    _Atomic int64_t kill_at; /* and this is the end */
+    _Atomic int64_t term_at; /* SIGTERM */
+    _Atomic int64_t kill_at; /* SIGKILL */
     atomic_int exec_errno;
 };
 
 enum report_kind {
-    REPORT_STARTED = 1, /* value: pid */
-    REPORT_FAILED,      /* value: errno of exec */
-    REPORT_UNFIT,       /* the warden lacks what it needs, nothing started; errno */
-    REPORT_STOPPED,     /* value: signal */
-    REPORT_EXITED,      /* value: wait status */
-    REPORT_ENDING,      /* the deadline is near, TERM was sent */
-    REPORT_GONE,        /* nothing of the command is left; value: 1 if something is */
+    REPORT_STARTED = 1,  /* value: pid */
+    REPORT_FAILED,       /* value: errno of exec */
+    REPORT_SETUP_FAILED, /* the warden could not be set up, no command started; errno */
+    REPORT_STOPPED,      /* value: signal */
+    REPORT_EXITED,       /* value: wait status */
+    REPORT_ENDING,       /* the deadline is near, SIGTERM was sent */
+    REPORT_GONE,         /* all processes ended; value: 1 if some are left */
 };
 
 struct report {
@@ -115,24 +116,24 @@ struct report {
     int value;
 };
 
-/* 0 or -1 with errno. The command is started by the warden, unless the deadline on the
- * page has passed by then. */
+/* The warden starts the command, unless the deadline on the page has passed by then. 0
+ * or -1 with errno. */
 int warden_start(struct warden *warden, const struct child_plan *plan);
 /* The next report: 1, 0 if there is none yet, -1 if the warden is dead. */
 int warden_read(struct warden *warden, struct report *ret_report);
-/* Has it look at the page, which now says an earlier time. */
+/* Makes the warden read the page, which now has an earlier deadline. */
 void warden_wake(struct warden *warden);
 void warden_done(struct warden *warden);
 
 /* ---- Ending a tree (proctree.c) -------------------------------------------------- */
 
-/* Asks group and all descendants of this process to end (TERM, and CONT so that they
- * can). */
+/* Sends SIGTERM, and SIGCONT so that a stopped process can end, to the group and to all
+ * descendants of this process. */
 void tree_terminate(pid_t group);
-/* Reaps what has died below us; true when no child is left. The status of `child` goes
- * to *ret_status if it was among them. */
+/* Reaps dead children; true when no child is left. The status of `child` goes to
+ * *ret_status if it was among them. */
 bool tree_reap(pid_t child, int *ret_status);
-/* Is `pid` our parent, or a parent of it? */
+/* Is `pid` an ancestor of this process? */
 bool tree_is_ancestor(pid_t pid);
 /* Kills all descendants of this process, which must be a subreaper, and waits for the
  * last of them. False if some could not be killed (of another user, or stuck). */
@@ -140,23 +141,24 @@ bool tree_kill(pid_t group, int *ret_status);
 
 /* ---- Steps ----------------------------------------------------------------------- */
 
-/* With --reentrant: strikes from the wants what runs around this one hold, and notes
- * their tokens. 0, or an exit code after a message. */
+/* With --reentrant: removes from the wants the names that enclosing runs hold, and
+ * keeps their tokens. 0, or an exit code after a message. */
 int run_reuse_outer(struct run *run);
 /* Sets the environment of the command. */
 void run_export(struct run *run);
 
-/* Acquires run->hold. If that stays NULL: the exit code, after a message (-E 0 makes
- * it 0). */
+/* Acquires run->hold. If it stays NULL, returns the exit code, after a message (none
+ * with -E 0). */
 int run_acquire(struct run *run, struct signals *signals);
-/* Says why the command could not be started; the exit code. */
+/* Prints why the command could not be started; returns the exit code. */
 int exec_failed(const struct run *run, int error);
-/* Says why the lock could not be had; the exit code. */
+/* Prints why the lock was not acquired; returns the exit code. */
 int run_not_acquired(struct run *run, const hf_error *why);
-/* Gives run->hold back; the exit code, which is `code` unless the lock was lost. */
+/* Releases run->hold; returns `code`, or EXIT_LOST if the lock was lost. */
 int run_release(struct run *run, struct signals *signals, int code);
-/* Runs the command under run->hold until it has ended; the exit code. *ret_signal is
- * set if a signal of the terminal ended it, which is then our end as well. */
+/* Runs the command under run->hold until it has ended; returns the exit code.
+ * *ret_signal is set if a signal from the terminal ended it, of which holdfast then
+ * dies as well. */
 int run_supervise(struct run *run, struct signals *signals, int *ret_signal);
 
 #endif

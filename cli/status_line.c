@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The line that tells whom we wait for: on a terminal one line that is written over
- * every second, with -v elsewhere a line at growing intervals, otherwise nothing.
+ * The status line that names the holder while `run` waits: on a terminal one line that
+ * is overwritten every second, elsewhere with -v a line at growing intervals, otherwise
+ * nothing.
  *
- * A look at a store takes as long as the store does, and must delay neither the wait
- * nor a signal. So another process does it: this program again, started when the first
- * look is due. It looks once for each byte it gets over a socket and answers with one
- * message; the end of the socket is its end. The URL reaches it through the
- * environment, because it may hold a password.
+ * A request to the store takes as long as the store does and must delay neither the
+ * wait nor a signal. So another process makes it: this program again, the looker,
+ * started for the first request. It makes one request for each byte that it receives on
+ * a socket, and answers with one message; it ends at the end of the socket. It gets the
+ * URL through the environment, because the URL may contain a password.
  */
 #include "view.h"
 #include "waiting.h"
@@ -23,9 +24,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define FIRST_MS 1000 /* a short wait is not worth a line */
+#define FIRST_MS 1000 /* a short wait shows no line */
 #define LONGEST_MS 60000
-#define PATIENCE_MS 1000 /* a store that takes longer to answer is worth a word */
+#define PATIENCE_MS 1000 /* after this time without an answer the line says so */
 
 extern char **environ;
 
@@ -34,9 +35,9 @@ static int64_t waited_ms(const struct status_line *line)
     return (now_ns() - line->since_ns) / 1000000;
 }
 
-/* ---- The process that looks ------------------------------------------------------ */
+/* ---- Starting the looker --------------------------------------------------------- */
 
-/* Our environment with the URL that counts; NULL without memory. */
+/* The environment with --url as HOLDFAST_URL; NULL without memory. */
 static char **environment_make(const struct status_line *line)
 {
     const char *url = args_url(line->args);
@@ -63,7 +64,7 @@ static char **environment_make(const struct status_line *line)
 static int looker_spawn(struct status_line *line, int peer)
 {
     char self[] = "/proc/self/exe", name[] = "holdfast", hidden[] = LOOK_COMMAND;
-    char us[24], *words[4 + 64] = { name, hidden, us };
+    char own_pid[24], *words[4 + 64] = { name, hidden, own_pid };
     char **environment = environment_make(line);
     posix_spawn_file_actions_t files;
     posix_spawnattr_t attr;
@@ -71,7 +72,7 @@ static int looker_spawn(struct status_line *line, int peer)
 
     if (!environment)
         return ENOMEM;
-    snprintf(us, sizeof us, "%d", (int)getpid());
+    snprintf(own_pid, sizeof own_pid, "%d", (int)getpid());
     for (size_t i = 0, used = 3; i < line->count && used < 3 + 64; i++) {
         if (!line->wants[i].stripes)
             words[used++] = (char *)line->wants[i].name;
@@ -105,7 +106,8 @@ static bool looker_start(struct status_line *line)
     return line->fd >= 0;
 }
 
-/* It ends by itself; it may be in the middle of a look that the store delays. */
+/* Does not wait for the looker: it may be in the middle of a request, and ends by
+ * itself. */
 static void looker_end(struct status_line *line)
 {
     if (line->fd < 0)
@@ -136,7 +138,7 @@ void status_line_begin(struct status_line *line, struct args *args,
         line->step_ms = line->next_ms = FIRST_MS;
 }
 
-/* Cut to the width, so that the next one can be written over it. */
+/* Cuts the text to the width of the terminal, so that the next one overwrites it. */
 static void line_cut(char *text)
 {
     struct winsize window = { 0, 0, 0, 0 };
@@ -147,7 +149,7 @@ static void line_cut(char *text)
     if (strlen(text) < width)
         return;
     text[--width] = '\0';
-    while (width > 0 && (text[width - 1] & 0xc0) == 0x80) /* not half a letter */
+    while (width > 0 && (text[width - 1] & 0xc0) == 0x80) /* no half character */
         text[--width] = '\0';
     if (width > 0 && ((unsigned char)text[width - 1] & 0x80))
         text[--width] = '\0';
@@ -158,7 +160,7 @@ static void line_print(struct status_line *line)
     char text[LINE_MAX + 64];
 
     snprintf(text, sizeof text, "waiting %" PRId64 " s%s%s", waited_ms(line) / 1000,
-             line->said[0] ? ": " : "", line->said);
+             line->answer[0] ? ": " : "", line->answer);
     text_blank(text);
     if (line->on_terminal) {
         line_cut(text);
@@ -186,25 +188,25 @@ int status_line_timeout(const struct status_line *line)
     return left < 0 ? 0 : (int)left;
 }
 
-/* An answer, if there is one. */
+/* Reads the answer of the looker, if there is one. */
 static void reply_read(struct status_line *line)
 {
-    ssize_t got = recv(line->fd, line->said, sizeof line->said - 1, MSG_DONTWAIT);
+    ssize_t got = recv(line->fd, line->answer, sizeof line->answer - 1, MSG_DONTWAIT);
 
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
         return;
-    line->said[got > 0 ? got : 0] = '\0';
+    line->answer[got > 0 ? got : 0] = '\0';
     line->asked_ms = -1;
     if (got <= 0)
         looker_end(line);
     line_print(line);
 }
 
-/* The time is over: for the next look, or for the answer to the last one. */
+/* The next request is due, or the answer to the last one is late. */
 static void look_due(struct status_line *line)
 {
     if (line->asked_ms >= 0) {
-        snprintf(line->said, sizeof line->said,
+        snprintf(line->answer, sizeof line->answer,
                  "the store has not answered for %" PRId64 " s",
                  (waited_ms(line) - line->asked_ms) / 1000);
         line_print(line);
@@ -216,7 +218,7 @@ static void look_due(struct status_line *line)
         return;
     }
     looker_end(line);
-    line->said[0] = '\0';
+    line->answer[0] = '\0';
     line_print(line);
 }
 
@@ -237,7 +239,7 @@ void status_line_end(struct status_line *line)
     looker_end(line);
 }
 
-/* ---- In the other process -------------------------------------------------------- */
+/* ---- The looker ------------------------------------------------------------------ */
 
 static void look_reply(hf_client **client, const hf_want *wants, size_t count,
                        int64_t pid)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * While the command runs: one thread in one poll() over the warden, our signals and the
- * client. Each turn writes down for the warden how long the hold is good.
+ * While the command runs: one thread in one poll() over the warden, the signals and the
+ * client. Each step writes to the shared page how long the hold is valid.
  *
- * The time of a lease, from its end: `margin`, for a KILL to have its effect; before it
- * `grace`, between TERM and KILL. Both fit into the last third of the lease: before
- * that, a renewal has not even been missed twice.
+ * The end of a lease is divided: the last `margin` is for SIGKILL to take effect;
+ * before it comes `grace`, from SIGTERM to SIGKILL. Both fit into the last third of the
+ * lease, so they begin after a second renewal was due.
  */
 #include "run.h"
 
@@ -28,18 +28,18 @@ struct supervisor {
     struct signals *signals;
     struct terminal terminal;
     struct warden warden;
-    pid_t group; /* of the command; 0: not started yet */
+    pid_t group; /* process group of the command; 0: not started */
     pid_t hook;  /* --on-lost=exec */
     int64_t margin_ms, grace_ms;
     int64_t end_at;     /* of --max-hold or --no-renew, or NEVER */
     const char *end_of; /* which of them */
-    bool lost;          /* the library says so, or the warden acted */
-    char why[248];      /* as the library says, or "" */
-    bool handled;       /* and we did what --on-lost says */
-    bool asked;         /* somebody wants the lock, and --on-revoke=term */
-    bool over;
+    bool lost;          /* reported by the library, or the warden acted */
+    char why[248];      /* the reason from the library, or "" */
+    bool handled;       /* the action of --on-lost was taken */
+    bool asked;         /* another client asks for the lock, and --on-revoke=term */
+    bool ended;
     bool terminal_used; /* the command had it */
-    int code;           /* exit code, once over */
+    int code;           /* exit code, once ended */
     int status;         /* of the command */
 };
 
@@ -64,8 +64,8 @@ static void lease_divide(struct supervisor *on)
         on->grace_ms = 0;
 }
 
-/* What no renewal can move. From now, where the library counts from the grant: a little
- * late, which end_reached() makes up for. */
+/* The end that renewal cannot move. It counts from now, while the library counts from
+ * the grant, so it is a little late: end_reached() allows for that. */
 static void lease_end(struct supervisor *on)
 {
     const hf_acquire_options *asked = &on->run->acquire;
@@ -88,8 +88,8 @@ static bool end_reached(const struct supervisor *on, int64_t at)
            at >= on->end_at - (2 * on->margin_ms + on->grace_ms) * MS;
 }
 
-/* The clock is read before the lease: if we are stopped in between, the deadline is too
- * early, not too late. */
+/* Reads the clock before the lease: if this process is stopped in between, the deadline
+ * is too early, not too late. */
 static void deadline_publish(struct supervisor *on)
 {
     struct warden_page *page = on->warden.page;
@@ -106,7 +106,7 @@ static void deadline_publish(struct supervisor *on)
     atomic_store(&page->term_at, term_at);
 }
 
-/* When we do the warden's work, because it is stopped: milliseconds for poll(). */
+/* Milliseconds for poll() until this process must do the work of a stopped warden. */
 static int lease_timeout(struct supervisor *on)
 {
     int64_t kill_at = atomic_load(&on->warden.page->kill_at), left;
@@ -137,8 +137,8 @@ static void loss_command_start(struct supervisor *on)
     free(command);
 }
 
-/* Once, as soon as it is known. `at` is when the hold was over, or will be; `why` may
- * be "". */
+/* Called once, as soon as the loss is known. `at` is when the hold ended, or will end;
+ * `why` may be "". */
 static void loss_handle(struct supervisor *on, int64_t at, const char *why)
 {
     bool planned = end_reached(on, at);
@@ -153,7 +153,7 @@ static void loss_handle(struct supervisor *on, int64_t at, const char *why)
         loss_command_start(on);
 }
 
-/* The warden acts on the end that the page says, whenever we come to know of it. */
+/* The warden has acted on the deadline of the page. */
 static void loss_reported(struct supervisor *on)
 {
     on->lost = true;
@@ -162,7 +162,7 @@ static void loss_reported(struct supervisor *on)
                     "its lease could not be renewed in time");
 }
 
-/* The store says that it is over: somebody else may be in already, so no grace. */
+/* The store reports the loss: another client may hold the lock already, so no grace. */
 static void loss_by_store(struct supervisor *on)
 {
     struct warden_page *page = on->warden.page;
@@ -175,7 +175,7 @@ static void loss_by_store(struct supervisor *on)
     warden_wake(&on->warden);
 }
 
-/* We may be asked before there is a command to end. */
+/* The request may come before the command is started. */
 static void revoked(struct supervisor *on)
 {
     if (!on->asked || !on->group)
@@ -192,7 +192,7 @@ static void on_event(void *user, hf_hold *hold, enum hf_event event,
     (void)hold;
     if (event == HF_EVENT_LOST) {
         on->lost = true;
-        if (strcmp(why->text, hf_error_sentence(HF_ELOST)) != 0) /* it says more */
+        if (strcmp(why->text, hf_error_sentence(HF_ELOST)) != 0) /* a detail */
             snprintf(on->why, sizeof on->why, "%s", why->text);
     }
     if (event == HF_EVENT_DOUBTFUL)
@@ -221,24 +221,24 @@ static int start_failed(int error)
 
 static void command_exited(struct supervisor *on, int status)
 {
-    on->over = true;
+    on->ended = true;
     on->status = status;
     if (on->handled)
-        return; /* it was lost while it ran */
+        return; /* the lock was lost while the command ran */
     on->code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
 static void command_gone(struct supervisor *on, bool not_all)
 {
-    on->over = true;
+    on->ended = true;
     loss_reported(on);
     if (not_all)
         cli_say("run: %s: some processes of the command could not be killed",
                 on->run->names);
 }
 
-/* The deadline has passed and the warden has not acted: it is stopped, or has no
- * processor to run on. So we do its work. */
+/* The deadline has passed and the warden has not acted: it is stopped, or gets no
+ * processor. So this process kills the tree. */
 static void warden_overdue(struct supervisor *on)
 {
     int status;
@@ -246,7 +246,8 @@ static void warden_overdue(struct supervisor *on)
     command_gone(on, !tree_kill(on->group, &status));
 }
 
-/* It is dead, and the command with it; the rest of the tree is ours now. */
+/* The warden is dead, so the kernel has killed the command; the rest of the tree are
+ * now descendants of this process. */
 static void warden_died(struct supervisor *on)
 {
     int status;
@@ -258,7 +259,7 @@ static void warden_died(struct supervisor *on)
     if (!on->handled)
         cli_say("run: %s: the warden process has died, the command is killed",
                 on->run->names);
-    on->over = true;
+    on->ended = true;
     if (!on->handled)
         on->code = EXIT_INTERNAL;
     tree_kill(on->group, &status);
@@ -272,11 +273,11 @@ static void report_handle(struct supervisor *on, const struct report *report)
         revoked(on);
         break;
     case REPORT_FAILED:
-        on->over = true;
+        on->ended = true;
         on->code = exec_failed(on->run, report->value);
         break;
-    case REPORT_UNFIT:
-        on->over = true;
+    case REPORT_SETUP_FAILED:
+        on->ended = true;
         on->code = start_failed(report->value);
         break;
     case REPORT_STOPPED:
@@ -299,9 +300,9 @@ static void reports_read(struct supervisor *on)
     struct report report;
     int got = 1;
 
-    while (!on->over && (got = warden_read(&on->warden, &report)) > 0)
+    while (!on->ended && (got = warden_read(&on->warden, &report)) > 0)
         report_handle(on, &report);
-    if (!on->over && got < 0)
+    if (!on->ended && got < 0)
         warden_died(on);
 }
 
@@ -333,7 +334,7 @@ static void supervise_step(struct supervisor *on)
         return;
     if (fds[0].revents)
         reports_read(on);
-    if (on->over)
+    if (on->ended)
         return;
     if (fds[1].revents)
         signals_pass(on);
@@ -345,7 +346,7 @@ static void supervise_step(struct supervisor *on)
         warden_overdue(on);
 }
 
-/* What it takes to end a tree of processes, if the warden cannot. */
+/* The descriptors that proctree.c needs if the warden cannot act. */
 static int descriptors_check(void)
 {
     int first = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -371,7 +372,7 @@ static int supervisor_begin(struct supervisor *on)
     on->warden.page = page;
     plan.ret_errno = &page->exec_errno;
     terminal_find(&on->terminal);
-    if (!on->terminal.on_demand && terminal_ours(&on->terminal))
+    if (!on->terminal.on_demand && terminal_in_foreground(&on->terminal))
         plan.terminal = on->terminal.fd;
     lease_divide(on);
     lease_end(on);
@@ -384,18 +385,19 @@ static int supervisor_begin(struct supervisor *on)
 int run_supervise(struct run *run, struct signals *signals, int *ret_signal)
 {
     struct supervisor on = { .run = run, .signals = signals, .warden = { .fd = -1 } };
-    bool ours;
+    bool was_foreground;
 
     hf_hold_watch(run->hold, on_event, &on, NULL);
     if (supervisor_begin(&on) != 0) {
         return start_failed(errno);
     }
-    while (!on.over)
+    while (!on.ended)
         supervise_step(&on);
-    ours = on.terminal.fd >= 0 && on.group && tcgetpgrp(on.terminal.fd) == on.group;
+    was_foreground =
+        on.terminal.fd >= 0 && on.group && tcgetpgrp(on.terminal.fd) == on.group;
     terminal_take(&on.terminal, on.group);
     terminal_done(&on.terminal);
-    if (ours && WIFSIGNALED(on.status) &&
+    if (was_foreground && WIFSIGNALED(on.status) &&
         (WTERMSIG(on.status) == SIGINT || WTERMSIG(on.status) == SIGQUIT))
         *ret_signal = WTERMSIG(on.status);
     if (on.hook > 0)

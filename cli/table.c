@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Tables: aligned columns with bold heads for people, tabs for programs.
+ * Tables: aligned columns with bold heads on a terminal, tabs elsewhere.
  *
  * Cells are kept until table_print(), because a column is as wide as its widest cell.
- * What goes into a cell was often written by a stranger (names, notes, hosts), so
- * whatever could move the cursor or turn the writing direction is shown as \xNN, and a
- * tab in a cell cannot end a column. Called from the main thread only.
+ * Cells may contain text of other users (names, notes, hosts): characters that could
+ * move the cursor or change the writing direction are shown as \xNN, and a tab in a
+ * cell cannot end a column. Main thread only.
  */
 #include "cli.h"
 #include "utf8.h"
@@ -53,7 +53,7 @@ static char *escaped_copy(const char *text)
         no_memory();
     while (*text) {
         len = utf8_read(text, &code);
-        if (len && !utf8_hostile(code)) {
+        if (len && !utf8_unsafe(code)) {
             memcpy(to, text, len);
             to += len;
             text += len;
@@ -87,8 +87,8 @@ void table_cell(struct table *table, const char *format, ...)
     free(text);
 }
 
-/* Columns that one code point takes on a terminal. wcwidth() knows more, but needs a
- * locale, which costs more than the rest of our start. */
+/* The columns of the terminal that a code point takes. wcwidth() is more exact but
+ * needs a locale, which would take longer than the rest of the start. */
 static size_t code_width(uint32_t code)
 {
     if ((code >= 0x300 && code < 0x370) || (code >= 0x200b && code <= 0x200d) ||
@@ -109,7 +109,7 @@ static size_t text_width(const char *text)
 
     for (; *text; text += len) {
         len = utf8_read(text, &code);
-        if (!len) /* not in a tamed cell; in a head perhaps */
+        if (!len) /* only possible in a head */
             len = code = 1;
         width += code_width(code);
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Reading UTF-8 that strangers wrote: names, notes, programs, hosts. */
+/* Reading UTF-8 that other users wrote: names, notes, programs, hosts. */
 #ifndef HOLDFAST_CLI_UTF8_H
 #define HOLDFAST_CLI_UTF8_H
 
@@ -7,8 +7,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The code point at the beginning of `text`, NUL-terminated; its length in bytes, or 0
- * if it is not UTF-8: a stray or missing continuation, overlong, a surrogate. */
+/* The code point at the beginning of `text`, which is NUL-terminated. Returns its
+ * length in bytes, or 0 if it is not UTF-8: a stray or missing continuation, overlong,
+ * a surrogate. */
 static inline size_t utf8_read(const char *text, uint32_t *ret_code)
 {
     static const uint32_t smallest[] = { 0, 0, 0x80, 0x800, 0x10000 };
@@ -32,9 +33,9 @@ static inline size_t utf8_read(const char *text, uint32_t *ret_code)
     return len;
 }
 
-/* Not fit for a terminal: controls (C0, DEL, C1), and what turns the writing direction,
- * breaks the line or cannot be seen. */
-static inline bool utf8_hostile(uint32_t code)
+/* Unsafe on a terminal: controls (C0, DEL, C1), and characters that change the writing
+ * direction, break the line or are invisible. */
+static inline bool utf8_unsafe(uint32_t code)
 {
     return code < 0x20 || (code >= 0x7f && code < 0xa0) || code == 0x061c ||
            (code >= 0x200b && code <= 0x200f) || (code >= 0x2028 && code <= 0x202e) ||

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the commands that look at locks share (view.h): the view, words, and JSON.
+ * What ls, show, top, watch and sem share (view.h): the view, descriptions in words,
+ * and JSON.
  *
  * The JSON, the same for ls, show and top:
  *
@@ -15,8 +16,8 @@
  * kind of a lock: mutex, rw, permits, expiring, latch, cell; of a holder or waiter:
  * mutex, reentrant, fair, read, write, permits, expiring, latch. limit and available
  * are of permits and expiring, left is of a latch, version of a cell. Durations are
- * milliseconds, tokens and versions numbers. null: not known, or it has none (token and
- * lease of a waiter, place of a holder, lease of a hold without one).
+ * milliseconds, tokens and versions numbers. null: not known, or there is none (token
+ * and lease of a waiter, place of a holder, lease of a hold without one).
  */
 #include "view.h"
 #include "utf8.h"
@@ -104,7 +105,7 @@ void view_done(struct view *view)
     *view = (struct view){ 0 };
 }
 
-/* ---- Words ----------------------------------------------------------------------- */
+/* ---- Descriptions ---------------------------------------------------------------- */
 
 const char *kind_name(int32_t kind)
 {
@@ -301,7 +302,7 @@ struct json *json_document(struct args *args, const char *name)
     return json;
 }
 
-/* ---- Text from strangers --------------------------------------------------------- */
+/* ---- Escaping -------------------------------------------------------------------- */
 
 void text_escape(const char *text, char *buffer, size_t size)
 {
@@ -310,7 +311,7 @@ void text_escape(const char *text, char *buffer, size_t size)
     while (*text) {
         uint32_t code;
         size_t len = utf8_read(text, &code);
-        bool safe = len && !utf8_hostile(code);
+        bool safe = len && !utf8_unsafe(code);
 
         if (used + 5 > size)
             break;
@@ -335,7 +336,7 @@ void text_blank(char *text)
         uint32_t code;
         size_t len = utf8_read(text, &code);
 
-        if (len && !utf8_hostile(code)) {
+        if (len && !utf8_unsafe(code)) {
             memmove(to, text, len);
             to += len;
         } else {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One look at the locks of a store, sorted and put together by name: what ls, show,
- * top, watch and sem read; view.c. Filled by view_take(), emptied by view_done(); the
+ * The locks of a store at one moment, sorted and grouped by name: what ls, show, top,
+ * watch and sem read; view.c. Filled by view_take(), emptied by view_done(); the
  * entries belong to the view.
  */
 #ifndef HOLDFAST_CLI_VIEW_H
@@ -35,35 +35,35 @@ void view_done(struct view *view);
 const char *kind_name(int32_t kind);
 const char *lock_kind_name(const struct lock *lock);
 
-/* How many permits of a semaphore are free; false if it is none. And of how many. */
+/* The free permits of a semaphore; false if the lock is none. And its limit. */
 bool lock_available(const struct lock *lock, uint32_t *ret_available);
 uint32_t lock_limit(const struct lock *lock);
 
-/* How long the oldest has held or waited; -1: nobody, or not known. */
+/* The longest time that an entry has held or waited; -1: none, or not known. */
 int64_t oldest_ms(const hf_entry *const *entries, size_t count);
 
-/* "host pid 8123 program": who it is, as far as it is known. Not escaped. */
+/* "host pid 8123 program", as far as it is known. Not escaped. */
 void entry_describe(const hf_entry *entry, char *buffer, size_t size);
 
-/* "held for 4m12s by host pid 8123 program and 2 more, 3 ahead" for the first of the
- * wants that somebody but the process `us` of this host holds. 1 with words; 0: nobody;
- * or a code. Not escaped. */
-int holder_describe(hf_client *client, const hf_want *wants, size_t count, int64_t us,
-                    char *buffer, size_t size, hf_error *why);
+/* "held for 4m12s by host pid 8123 program and 2 more, 3 waiters ahead" for the first
+ * of the wants that is held, but not by process `own_pid` of this host. 1 with words;
+ * 0: none is held; or an error code. Not escaped. */
+int holder_describe(hf_client *client, const hf_want *wants, size_t count,
+                    int64_t own_pid, char *buffer, size_t size, hf_error *why);
 
-/* Who holds it; of a latch or cell what it is at. Not escaped. */
+/* The holders in words; for a latch its count, for a cell its version. Not escaped. */
 void lock_describe(const struct lock *lock, char *buffer, size_t size);
 
-/* `text` with whatever is not fit for a terminal as \xNN; cut to fit. */
+/* `text` with characters that are unsafe on a terminal as \xNN; cut to fit. */
 void text_escape(const char *text, char *buffer, size_t size);
 
 /* A duration for a table: "-" if it is not known, `none` for HF_FOREVER. */
 void cell_duration(int64_t ms, const char *none, char *buffer, size_t size);
 
-/* The store that is looked at, for people: without secrets. */
+/* The URL of the store, without secrets. */
 void store_url(struct args *args, char *buffer, size_t size);
 
-/* Begins the document of a command: {"url": ..., "name": ... (unless NULL). */
+/* Begins the JSON document of a command: {"url": ..., "name": ... (unless NULL). */
 struct json *json_document(struct args *args, const char *name);
 
 /* One holder or waiter, several, and all locks of a view as "locks": [...]; view.c has

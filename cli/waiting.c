@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Where the command waits for the store: for its turn (waiting.h), and the release of
- * `run`. See waiting.h for what a signal does.
+ * Where the command waits for the store: for a grant (waiting.h), and for the release
+ * of `run`. waiting.h says what a signal does.
  */
 #include "run.h"
 
@@ -9,7 +9,7 @@
 #include <poll.h>
 #include <string.h>
 
-#define RELEASE_MS 1000 /* at most, for the store to confirm it */
+#define RELEASE_MS 1000 /* longest wait for the confirmation */
 
 /* ---- The wait -------------------------------------------------------------------- */
 
@@ -31,7 +31,7 @@ void wait_done(void *user, int rc, const hf_error *why)
         wait->why = *why;
 }
 
-/* From here on the end does not depend on the store. */
+/* After a signal the process ends within CLOSE_MS, whatever the store does. */
 static void signal_take(struct wait *wait)
 {
     wait->signal = signals_next(wait->signals);
@@ -77,7 +77,6 @@ int wait_signalled(struct wait *wait)
 
 /* ---- The acquire of run ---------------------------------------------------------- */
 
-/* One acquire, up to its end. */
 static int acquire_once(struct run *run, struct wait *wait)
 {
     int rc = hf_acquire_async(run->client, run->wants, run->count, &run->acquire,
@@ -92,8 +91,8 @@ static int64_t ms_since(int64_t since_ns)
     return (now_ns() - since_ns) / 1000000;
 }
 
-/* Granted while we were stopped, and over before we knew: nothing has run yet, so stand
- * in line again if there is time. */
+/* The lock was granted while this process was stopped, and was lost before it
+ * continued. No command has run yet, so acquire again if time is left. */
 static bool try_again(struct run *run, const struct wait *wait, int64_t timeout)
 {
     int64_t left = timeout - ms_since(wait->line->since_ns);
@@ -161,8 +160,8 @@ static bool ends_us(int signal)
            signal == SIGQUIT;
 }
 
-/* The store may not answer any more. The hold then ends by itself, with its lease or
- * with our session, so there is no point in waiting; nor if we are told to end. */
+/* A store that does not answer is given up after left_ms, or on a signal: the hold ends
+ * with its lease or session. */
 static void release_within(struct run *run, struct signals *signals, int64_t left_ms,
                            struct release *release)
 {

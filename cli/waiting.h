@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Waiting for an operation of the library: what `run`, `acquire` and `latch wait`
- * share.
+ * Waiting for an operation of the library, as `run`, `acquire` and `latch wait` do.
  *
- * The client is one with HF_DRIVER_USER. One thread polls the client, the signals and
- * the process that looks for the line on the terminal. A signal ends the wait and, soon
- * after, the process: the store has CLOSE_MS to confirm that the place was given up.
+ * The client has HF_DRIVER_USER. One thread polls the client, the signals and the
+ * looker of the status line. A signal ends the wait, and the process soon after: the
+ * store has CLOSE_MS to confirm that the ticket was withdrawn.
  */
 #ifndef HOLDFAST_CLI_WAITING_H
 #define HOLDFAST_CLI_WAITING_H
@@ -20,15 +19,17 @@ int64_t now_ns(void);
 
 /* ---- Signals (child.c) ----------------------------------------------------------- */
 
-/* Signals come through a descriptor; the command gets back what we found. */
+/* Signals are read from a descriptor; the command gets the original mask and
+ * dispositions. */
 struct signals {
     int fd;
-    sigset_t mask; /* as we found it, and the dispositions we changed */
+    sigset_t mask; /* the original mask and dispositions */
     struct sigaction child, pipe;
 };
 
-/* Those that end a wait; then, for the time the command runs, all that are passed on.
- * Signals that were ignored when we were started stay so. 0 or -1 with errno. */
+/* signals_begin() takes the signals that end a wait; signals_all(), while the command
+ * runs, all that are passed on. Signals that were ignored at the start stay ignored. 0
+ * or -1 with errno. */
 int signals_begin(struct signals *signals);
 int signals_all(struct signals *signals);
 /* The next signal, or 0. */
@@ -38,8 +39,9 @@ int signals_next(struct signals *signals);
 
 #define LINE_MAX 512
 
-/* Whom a wait is for. Another process looks, over a connection of its own, so that no
- * look delays the wait, a signal or the grant. */
+/* The status line of a wait. Another process, the looker, asks the store over a
+ * connection of its own, so that its requests delay neither the wait nor a signal nor
+ * the grant. */
 struct status_line {
     struct args *args;
     const char *what; /* the names, for messages */
@@ -48,13 +50,13 @@ struct status_line {
     size_t count;
     int64_t since_ns;
     int64_t step_ms;  /* between two lines; 0: no lines */
-    int64_t next_ms;  /* when the next look is due, or its answer */
-    int64_t asked_ms; /* since when an answer is outstanding; -1: none is */
+    int64_t next_ms;  /* when the next request, or its answer, is due */
+    int64_t asked_ms; /* when the outstanding request was made; -1: none is */
     bool on_terminal;
     bool shown;
-    int fd; /* to the process that looks; -1: none */
+    int fd; /* to the looker; -1: none */
     pid_t pid;
-    char said[LINE_MAX]; /* what it said last */
+    char answer[LINE_MAX]; /* its last answer */
 };
 
 /* Lines are written on a terminal, or with -v. */
@@ -64,10 +66,10 @@ void status_line_begin(struct status_line *line, struct args *args,
 int status_line_fd(const struct status_line *line);
 int status_line_timeout(const struct status_line *line);
 void status_line_step(struct status_line *line);
-/* Takes the line off the screen and lets the other process go. */
+/* Clears the line and lets the looker end. */
 void status_line_end(struct status_line *line);
-#define LOOK_COMMAND "_look" /* what this program is called with to look: hidden */
-/* The other process: `words` are the pid of the one that waits, and names. */
+#define LOOK_COMMAND "_look" /* the hidden command of the looker */
+/* The looker: `words` are the pid of the waiting process, and names. */
 int looker_main(char **words, size_t count);
 
 /* ---- The wait -------------------------------------------------------------------- */
@@ -87,9 +89,9 @@ struct wait {
 /* Callbacks for hf_..._async(), with the wait as `user`. */
 void wait_acquired(void *user, int rc, hf_hold *hold, const hf_error *why);
 void wait_done(void *user, int rc, const hf_error *why);
-/* Waits until one of them was called, and frees the op; its rc. */
+/* Waits until one of them was called, frees the op and returns its rc. */
 int wait_finish(struct wait *wait);
-/* After a signal: gives up what is held and closes the client; the exit code. */
+/* After a signal: releases the hold and closes the client; returns the exit code. */
 int wait_signalled(struct wait *wait);
 
 #endif

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The warden: a process that does nothing but end the command in time.
+ * The warden: a process whose only task is to kill the command before the lock is lost.
  *
- * holdfast forks it after the lock is held; it starts the command and reports what
- * becomes of it over a socket. It is in a group of its own (a Ctrl-C or a stop meant
- * for holdfast does not reach it), but in the same session: were it not, the command's
- * group would be an orphaned one to the kernel and could not be stopped with Ctrl-Z.
+ * holdfast forks it after the lock is held; it starts the command and reports the state
+ * of the command over a socket. It is in a group of its own, so that a Ctrl-C or a stop
+ * meant for holdfast does not reach it, but in the same session: otherwise the
+ * command's group would be orphaned and Ctrl-Z could not stop it.
  *
  * The deadline is on a page shared with holdfast, which moves it with every renewal. So
- * nobody has to be awake for the deadline to hold but the warden itself. The end of the
- * socket is the death of holdfast.
+ * only the warden has to run for the deadline to be kept. The end of the socket means
+ * that holdfast is dead.
  */
 #include "run.h"
 
@@ -27,16 +27,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Where the warden has its three descriptors: in place of stdin, stdout and stderr,
- * which must not be kept from whoever waits for their end. */
+/* The three descriptors of the warden replace stdin, stdout and stderr, which it must
+ * not keep open: their readers wait for the end. */
 enum { FD_SOCKET, FD_SIGNAL, FD_TIMER, FD_REST };
 
-/* What the warden knows; nothing of it is holdfast's. */
+/* State of the warden; holdfast has no part in it. */
 struct warden_state {
     struct warden_page *page;
     pid_t child;
     bool ending; /* TERM was sent */
-    bool reaped; /* the group's number may be another's by now */
+    bool reaped; /* another group may have the number now */
     int status;
 };
 
@@ -44,11 +44,11 @@ static void report(int kind, int value)
 {
     struct report message = { kind, value };
 
-    /* Never wait for holdfast: it may be stopped, and the deadline is near. */
+    /* Never wait for holdfast: it may be stopped, and the deadline must be kept. */
     send(FD_SOCKET, &message, sizeof message, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-/* ---- Ends ------------------------------------------------------------------------ */
+/* ---- Deadline -------------------------------------------------------------------- */
 
 static void timer_set(int64_t at)
 {
@@ -86,9 +86,9 @@ static void deadline_check(struct warden_state *state)
     timer_set(state->ending ? kill_at : term_at);
 }
 
-/* ---- What becomes of the command ------------------------------------------------- */
+/* ---- State of the command -------------------------------------------------------- */
 
-/* While it is to end, only the end of everything counts. */
+/* After SIGTERM: reports only the end of the last descendant. */
 static void children_end(struct warden_state *state)
 {
     int status = -1;
@@ -101,7 +101,7 @@ static void children_end(struct warden_state *state)
     }
 }
 
-/* By now it is certain whether exec worked: vfork() may be no more than fork(). */
+/* Only now is it certain whether exec worked: vfork() may be fork(). */
 static void report_end(const struct warden_state *state, const siginfo_t *info)
 {
     int error = atomic_load(&state->page->exec_errno);
@@ -113,8 +113,8 @@ static void report_end(const struct warden_state *state, const siginfo_t *info)
                info->si_code == CLD_EXITED ? info->si_status << 8 : info->si_status);
 }
 
-/* Reaps one process that died, unless it is the command: its number must stay its own
- * as long as holdfast may send it signals. */
+/* Reaps one dead process, but never the command: its number must stay reserved while
+ * holdfast may send signals to it. */
 static bool child_changed(struct warden_state *state)
 {
     siginfo_t info;
@@ -195,13 +195,13 @@ static void close_rest(void)
         close(fd);
 }
 
-/* One that is not among those we are about to replace (stdin may have been closed). */
+/* A copy of `fd` above 0 to 2, which are replaced later (stdin may be closed). */
 static int fd_above(int fd)
 {
     return fd < 0 ? fd : fcntl(fd, F_DUPFD_CLOEXEC, FD_REST);
 }
 
-/* What the warden needs, before there is a command that needs the warden. */
+/* Opens the descriptors of the warden, before the command is started. */
 static int descriptors_prepare(int socket, int fds[FD_REST])
 {
     sigset_t set;
@@ -215,17 +215,18 @@ static int descriptors_prepare(int socket, int fds[FD_REST])
     return fds[FD_SOCKET] < 0 || fds[FD_SIGNAL] < 0 || fds[FD_TIMER] < 0 ? -1 : 0;
 }
 
-/* From here on the warden has no descriptor of holdfast's, and no lock. */
+/* Installs these descriptors and closes all others: the warden then shares no
+ * descriptor and no lock with holdfast. */
 static void descriptors_install(const int fds[FD_REST])
 {
     for (int fd = 0; fd < FD_REST; fd++) {
         if (dup2(fds[fd], fd) < 0)
-            _exit(EXIT_INTERNAL); /* and with us goes the command */
+            _exit(EXIT_INTERNAL); /* the kernel kills the command, too */
     }
     close_rest();
 }
 
-/* The first report: what became of the start. */
+/* Starts the command; returns the first report. */
 static struct report command_start(const struct child_plan *plan,
                                    struct warden_page *page, int socket,
                                    int fds[FD_REST])
@@ -233,7 +234,7 @@ static struct report command_start(const struct child_plan *plan,
     struct report first = { REPORT_STARTED, 0 };
 
     if (descriptors_prepare(socket, fds) != 0)
-        return (struct report){ REPORT_UNFIT, errno };
+        return (struct report){ REPORT_SETUP_FAILED, errno };
     if (now_ns() >= atomic_load(&page->term_at))
         return (struct report){ REPORT_GONE, 0 };
     first.value = child_start(plan);
@@ -264,13 +265,13 @@ static _Noreturn void warden_main(const struct child_plan *plan,
     warden_loop(&state);
 }
 
-/* ---- holdfast's side ------------------------------------------------------------- */
+/* ---- In holdfast ----------------------------------------------------------------- */
 
 int warden_start(struct warden *warden, const struct child_plan *plan)
 {
     int pair[2];
 
-    /* For the case that the warden dies: then its descendants are ours. */
+    /* If the warden dies, its descendants become children of holdfast. */
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0)
         return -1;
@@ -304,6 +305,6 @@ void warden_done(struct warden *warden)
         close(warden->fd);
     if (warden->pid > 0)
         waitpid(warden->pid, NULL, 0);
-    while (waitpid(-1, NULL, WNOHANG) > 0) /* what it left to us */
+    while (waitpid(-1, NULL, WNOHANG) > 0) /* descendants that the warden left */
         ;
 }
