@@ -246,7 +246,7 @@ static const char *const cell_set_examples[] = {
 const struct command cmd_cell_set = {
     .name = "cell set",
     .operands = "NAME VALUE|-",
-    .summary = "write a cell, if it has not changed",
+    .summary = "write a cell, optionally only if it has not changed",
     .group = "objects",
     .about =
         "Writes VALUE (\"-\": standard input) to the cell NAME and prints the new "

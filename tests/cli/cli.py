@@ -205,7 +205,7 @@ class Terminal:
             return True
         try:
             data = os.read(self.fd, 65536)
-        except OSError:  # EIO: nobody is left at the other end
+        except OSError:  # EIO: the other end is closed
             return False
         self.seen += data.decode("utf-8", "replace")
         return bool(data)

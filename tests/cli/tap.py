@@ -11,7 +11,7 @@ _finished = False
 
 
 def comment(text):
-    """Lines for whoever reads the log: what a user would see."""
+    """Lines for the reader of the log: what a user would see."""
     for line in str(text).splitlines() or [""]:
         print("#", line.encode("unicode_escape").decode("ascii"))
     sys.stdout.flush()

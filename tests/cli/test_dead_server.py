@@ -130,7 +130,7 @@ def test_looking(how):
 
 
 def test_command_ends(how, options):
-    """The command has ended: its exit code, and nobody waits for the store."""
+    """The command has ended: its exit code, without waiting for the store."""
     with redis() as server:
         signal_name = "-STOP" if how == "frozen" else "-9"
         begin = time.monotonic()
@@ -202,8 +202,8 @@ def test_terminal(how):
 
 
 class Mute:
-    """Between a client and the server: passes all on up to the second script, which for
-    one who tries is the look at who holds the lock. It is never answered."""
+    """Between a client and the server: passes everything on up to the second script,
+    which for a waiter is the inspection of the holder. That gets no answer."""
 
     def __init__(self, server):
         self.server = server
@@ -230,8 +230,8 @@ class Mute:
 
 
 class Deaf(Mute):
-    """Passes all on that clients say, and of each connection no answer any more from its
-    first script on."""
+    """Passes on all requests of clients, but on each connection no answer from its first
+    script on."""
 
     def carry(self):
         while True:
@@ -275,7 +275,7 @@ def test_silent_look():
 
 
 def test_unheard_extend():
-    """The lock moves to a new id that nobody ever hears of: it is given up."""
+    """The lock moves to a new id whose reply is lost: the lock becomes free."""
     with redis() as server:
         held = json.loads(holdfast("acquire", "w", "--ttl", "1h", "--json",
                                    url=server.url).stdout)
@@ -294,7 +294,7 @@ def test_unheard_extend():
 
 
 def test_withdrawn():
-    """A server that answers: who was told to end is not in line any more."""
+    """A server that answers: a waiter that was signalled leaves the queue."""
     with redis() as server, Holder(server, "w"):
         holdfast("latch", "set", "l", "1", url=server.url)
         for words, name in [(WAITERS[0], "w"), (WAITERS[2], "w"), (WAITERS[3], "l")]:

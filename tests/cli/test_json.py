@@ -104,7 +104,7 @@ def test_forms(place):
 
 
 def test_hostile(place):
-    """A note of any bytes, from somebody else."""
+    """A note of any bytes, from another client."""
     process = subprocess.Popen(
         [COMMAND.encode(), b"run", b"--note", HOSTILE, b"h", b"--", b"sh", b"-c",
          b"echo held; read end"], env=environment(place.url), stdin=subprocess.PIPE,

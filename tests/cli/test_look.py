@@ -19,7 +19,7 @@ LOCK = {"name", "kind", "limit", "available", "left", "version", "holders", "wai
 
 
 def waiter(place, name, *options):
-    """Somebody who waits for it; ends it with .terminate()."""
+    """A waiter; .terminate() ends it."""
     before = len(lock_of(place, name)["waiters"])
     process = start("run", *options, name, "--", "true", url=place.url)
     wait_for(lambda: len(lock_of(place, name)["waiters"]) > before, "a waiter")
@@ -135,10 +135,10 @@ def watches(place):
        re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", found["time"]),
        "every field, and the time", found)
     with Holder(place, "w") as holder:
-        found = watch.next("acquired", "somebody takes it")
+        found = watch.next("acquired", "a client acquires it")
         ok(found["who"]["pid"] == holder.pid and found["holders"] == 1, "who", found)
         first = waiter(place, "w")
-        found = watch.next("waiting", "somebody waits")
+        found = watch.next("waiting", "a client waits")
         ok(found["who"]["pid"] == first.pid and found["waiters"] == 1, "who", found)
         gone(first)
         found = watch.next("left", "and gives up")
@@ -189,7 +189,7 @@ def watch_ends(place):
            "a line for people", line)
         process.stdout.close()
         ok(process.wait(DEADLINE) == 0 and process.stderr.read() == "",
-           "nobody reads any more: it ends, quietly")
+           "the reader closed the pipe: it ends, quietly")
         with Terminal("-c", f"trap : INT; '{COMMAND}' watch we; echo code $?",
                       program="sh", url=place.url) as terminal:
             terminal.until("holds")
@@ -217,7 +217,7 @@ def breaks(place):
                                url=place.url).stdout)
     result = run2(place, "break", "b", "--token", str(held["token"] + 1000000), code=1)
     ok("no holder has token" in result.stderr and lock_of(place, "b"),
-       "another token hits nobody", result.stderr)
+       "another token evicts no holder", result.stderr)
     result = run2(place, "break", "b", "-t", str(held["token"]), "-v")
     ok("evicting" in result.stderr and result.stdout == "", "-v: from whom",
        result.stderr)
@@ -232,7 +232,7 @@ def breaks(place):
 
 def revokes(place):
     result = run2(place, "revoke", "r", code=1)
-    ok("the lock has no holder" in result.stderr, "nobody to ask", result.stderr)
+    ok("the lock has no holder" in result.stderr, "no holder to ask", result.stderr)
     with Holder(place, "r"):
         token = lock_of(place, "r")["holders"][0]["token"]
         ok(run2(place, "revoke", "r").stderr == "", "all holders are asked")
@@ -253,7 +253,7 @@ def revokes_early(place):
     with Holder(place, "r"):
         process = start("run", "r", "--fair", "--on-revoke", "term", "--", "cat",
                         url=place.url, stdin=subprocess.PIPE)
-        wait_for(lambda: lock_of(place, "r")["waiters"], "somebody who waits")
+        wait_for(lambda: lock_of(place, "r")["waiters"], "a waiter")
         process.send_signal(signal.SIGSTOP)
     held = wait_for(lambda: lock_of(place, "r")["holders"], "a holder that does not know it")
     ok(held[0]["pid"] == process.pid, "it is the one who waited", held)

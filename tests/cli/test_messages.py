@@ -62,16 +62,16 @@ FAILURES = {
 
 @contextlib.contextmanager
 def busy(place):
-    """Somebody holds jobs/nightly, as a program called backup.sh."""
+    """Another client holds jobs/nightly, as a program called backup.sh."""
     with Holder(place, "jobs/nightly", "--note", "nightly backup"):
         yield {}
 
 
 @contextlib.contextmanager
 def no_permission(place):
-    """We are somebody else, and the directory is not for us."""
+    """The command runs as a user who may not open the directory."""
     if os.geteuid() == 0:
-        # Nobody may not be able to see where we were built.
+        # That user may not be able to read the build directory.
         with tempfile.TemporaryDirectory(prefix="holdfast-cli.") as bin_dir:
             os.chmod(bin_dir, 0o755)
             shutil.copy(COMMAND, os.path.join(bin_dir, "holdfast"))

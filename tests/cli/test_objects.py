@@ -97,7 +97,7 @@ def cells_on_a_terminal(place):
     value = b"a\x1b[2J\xc2\x9b2J\xe2\x80\xae\xff\x00b\tc\nd \xc3\xa4"
     raw(place, "cell", "set", "hostile", "-", data=value)
     ok(raw(place, "cell", "get", "hostile").stdout == value,
-       "cell get: byte for byte where nobody looks")
+       "cell get: byte for byte without a terminal")
     with Terminal("cell", "get", "hostile", url=place.url) as terminal:
         seen = terminal.until_exit()
         ok(seen == "a\\x1b[2J\\xc2\\x9b2J\\xe2\\x80\\xae\\xff\\x00b\tc\r\nd \u00e4",
@@ -107,7 +107,7 @@ def cells_on_a_terminal(place):
 
 
 def semaphores(place):
-    ok(run(place, "sem", "show", "s").startswith("free:"), "one that nobody uses")
+    ok(run(place, "sem", "show", "s").startswith("free:"), "an unused one")
     shown = run_json(place, "sem", "show", "s")
     ok(shown == {"url": place.url, "name": "s", "limit": None, "available": None,
                  "holders": [], "waiters": []}, "sem show --json of it", shown)

@@ -51,7 +51,8 @@ def test_exit_codes(place):
     code(run("--stripe", "/4", "x", "--", "true"), 64, "bad stripe", "is not KEY/N")
     code(run("--on-lost=cry", "x", "--", "true"), 64, "bad --on-lost", "not kill, warn")
     code(run("--on-revoke=cry", "x", "--", "true"), 64, "bad --on-revoke", "not ignore")
-    code(run("-E", "256", "x", "--", "true"), 64, "bad exit code", "not a number from 0 to 255")
+    code(run("-E", "256", "x", "--", "true"), 64, "bad exit code",
+         "not a number from 0 to 255")
     code(run("-E", "x", "x", "--", "true"), 64, "bad number", "not a number")
     code(run("-n", "-w", "3s", "x", "--", "true"), 64, "-n and -w", "exclude")
     code(run("--wait", "1s", "--wait", "2s", "x", "--", "true"), 64, "twice", "twice")

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""A lost lock: the command and all it started is gone before somebody else is in."""
+"""A lost lock: the command and all it started end before another client holds it."""
 
 import os
 import resource
@@ -54,7 +54,7 @@ def evict(place, name):
 
 
 def test_evicted(place):
-    """Who broke the lock is told, also when that process has ended."""
+    """The message names the evicting process, also when that has ended."""
     for kind in [], ["--fair"], ["--permits", "1/2"]:
         run = start("run", *kind, "e", "--", "sh", "-c", "echo in; read end",
                     url=place.url, stdin=subprocess.PIPE)
@@ -64,7 +64,7 @@ def test_evicted(place):
         who = f"evicted by {socket.gethostname()} pid {breaker.pid} holdfast"
         message = run.communicate(timeout=DEADLINE)[1]
         ok(run.returncode == 78 and f"the lock was lost: {who}" in message,
-           f"run {' '.join(kind)}: who broke the lock", (run.returncode, message))
+           f"run {' '.join(kind)}: the evicting process", (run.returncode, message))
 
 
 def tree_without_warden(place, *options):
@@ -84,7 +84,7 @@ def test_trees(place):
     run, warden, tree = tree_start(place)
     comment(f"{len(tree)} processes below the warden")
     evict(place, "t")
-    ok(run.wait(DEADLINE) == 78, "broken by somebody: exit 78", run.returncode)
+    ok(run.wait(DEADLINE) == 78, "evicted: exit 78", run.returncode)
     ok(not any(alive(pid) for pid in tree), "and nothing of the tree is left by then")
     gone([warden], "nor the warden")
     comment(run.communicate()[1])

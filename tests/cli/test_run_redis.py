@@ -33,7 +33,7 @@ def test_plain(server):
         ok(result.returncode == 75, "timeout: exit 75", result)
         waiter = start("run", "x", "--", "echo", "turn", url=server.url)
         in_line(server, waiter)
-    ok(waiter.communicate(timeout=DEADLINE)[0] == "turn\n", "who waits has its turn")
+    ok(waiter.communicate(timeout=DEADLINE)[0] == "turn\n", "the waiter is granted it")
     result = holdfast("run", "--ttl", "2s", "x", "--", "sleep", "3", url=server.url)
     ok(result.returncode == 0, "a lease is renewed", result)
 
@@ -88,7 +88,7 @@ def test_server_killed(server):
         ok(run.returncode == 78 and message.count("\n") == 1
            and "the lock was lost" in message, "server killed: exit 78, one line",
            (run.returncode, message))
-        ok(now() - killed < 10, "server killed: nobody waits for it any more")
+        ok(now() - killed < 10, "server killed: no wait for it")
     server.start()
     result = holdfast("run", "--ttl", "2s", "s", "--", "sh", "-c",
                       f"kill -9 {server.process.pid}; exit 3", url=server.url)
@@ -121,7 +121,7 @@ def test_server_empty(server):
 
 
 def test_no_renewal(server):
-    """Nobody ends the command: then holdfast tells for how long the server was silent."""
+    """The command is not killed: the message says how long the server was silent."""
     run = start("run", "--ttl", "2s", "--on-lost=warn", "s", "--", "sh", "-c",
                 "echo in; read end", url=server.url, stdin=subprocess.PIPE)
     run.stdout.readline()

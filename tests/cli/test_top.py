@@ -71,7 +71,7 @@ def goes_on(place):
     screen.wait_for(lambda: screen.has("bravo")() and not screen.has("alpha")(),
                     "a prefix: only those")
     with Holder(place, "bravissimo"):
-        screen.wait_for(screen.has("bravissimo"), "somebody comes")
+        screen.wait_for(screen.has("bravissimo"), "a new holder")
     screen.wait_for(lambda: not screen.has("bravissimo")(), "and goes")
     screen.type("q")
     screen.end(0, "q after a change")
