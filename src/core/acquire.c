@@ -25,7 +25,7 @@ static bool lease_is_over(const struct claim *claim)
     return claim->valid_until != HF_NEVER && claim->valid_until <= hf__now();
 }
 
-/* ---- the next claim ---------------------------------------------------------------- */
+/* ---- the next claim -------------------------------------------------------------- */
 
 /* A claim of this client on the same name: its owner enters it again, or the op waits
  * on it. NULL: the op asks the store. */
@@ -78,7 +78,7 @@ static void start_claim(struct hf_op *op, struct claim *claim)
         ask_store(op, claim);
 }
 
-/* ---- moving on ----------------------------------------------------------------------- */
+/* ---- moving on ------------------------------------------------------------------- */
 
 /* A claim that was granted first may have been lost while the op waited for others. */
 static bool all_are_held(const struct hf_op *op)
@@ -216,7 +216,7 @@ void hf__acquire_advance(struct hf_op *op)
     }
 }
 
-/* ---- beginning ------------------------------------------------------------------------ */
+/* ---- beginning ------------------------------------------------------------------- */
 
 /* An acquire that tries once still gives the store the time of one request. */
 static int64_t op_deadline(const struct hf_op *op)
@@ -330,7 +330,7 @@ int hf__latch_wait(hf_client *client, const char *name, int64_t timeout_ms,
     return start_async(op, background, ret_op, why);
 }
 
-/* ---- undoing -------------------------------------------------------------------------- */
+/* ---- undoing --------------------------------------------------------------------- */
 
 static void undo_claim(struct hf_op *op, uint32_t index)
 {

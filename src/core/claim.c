@@ -27,7 +27,7 @@
 /* So often is a request sent within one request timeout, if no answer comes. */
 enum { REQUEST_TRIES = 3 };
 
-/* ---- asking -------------------------------------------------------------------- */
+/* ---- asking ---------------------------------------------------------------------- */
 
 void hf__claim_mark_ready(struct claim *claim)
 {
@@ -152,7 +152,7 @@ void hf__claim_interest(struct claim *claim)
     claim->client->store->interest(claim->client->session, &claim->ticket);
 }
 
-/* ---- giving up ----------------------------------------------------------------- */
+/* ---- giving up ------------------------------------------------------------------- */
 
 /* Takes the claim out of the store. `withdraw_op` (may be NULL) counts it as pending until
  * it has left; look at the state afterwards: CLAIM_WITHDRAWN means that it is done and
@@ -291,7 +291,7 @@ void hf__claim_release(struct claim *claim, struct hf_op *withdraw_op)
         hf__claim_withdrawn(claim);
 }
 
-/* ---- losing -------------------------------------------------------------------- */
+/* ---- losing ---------------------------------------------------------------------- */
 
 void hf__claim_end_checks(struct claim *claim, int rc, const char *reason)
 {

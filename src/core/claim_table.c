@@ -17,7 +17,7 @@
 
 enum { IDLE_MAX = 64, IDLE_NAME_MAX = 128 };
 
-/* ---- making ------------------------------------------------------------------- */
+/* ---- making ---------------------------------------------------------------------- */
 
 static struct claim *claim_alloc(hf_client *client)
 {
@@ -111,7 +111,7 @@ struct claim *hf__claim_new(hf_client *client, const char *name, size_t len,
     return claim;
 }
 
-/* ---- idle claims ---------------------------------------------------------------- */
+/* ---- idle claims ----------------------------------------------------------------- */
 
 static void keep_idle(struct claim *claim)
 {
@@ -187,7 +187,7 @@ struct claim *hf__claim_take_idle(hf_client *client, const char *name, int32_t k
     return claim;
 }
 
-/* ---- the table by name --------------------------------------------------------- */
+/* ---- the table by name ----------------------------------------------------------- */
 
 static void names_grow(hf_client *client)
 {

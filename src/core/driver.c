@@ -51,7 +51,7 @@ bool hf__in_callback(const hf_client *client)
     return client && at;
 }
 
-/* ---- acting on answers ---------------------------------------------------------- */
+/* ---- acting on answers ----------------------------------------------------------- */
 
 static void act(struct claim *claim)
 {
@@ -73,7 +73,7 @@ void hf__run_ready(hf_client *client)
     }
 }
 
-/* ---- driving -------------------------------------------------------------------- */
+/* ---- driving --------------------------------------------------------------------- */
 
 static void set_thread_armed(hf_client *client, bool armed)
 {
@@ -177,7 +177,7 @@ int hf__op_await(struct hf_op *op, int64_t until)
     return op->finished ? 0 : HF_ETIMEOUT;
 }
 
-/* ---- callbacks ------------------------------------------------------------------ */
+/* ---- callbacks ------------------------------------------------------------------- */
 
 static void call_op(hf_client *client, struct hf_op *op)
 {
@@ -268,7 +268,7 @@ static void clear_done(hf_client *client)
         return; /* EAGAIN: nothing was due */
 }
 
-/* ---- the background ------------------------------------------------------------- */
+/* ---- the background -------------------------------------------------------------- */
 
 /* What is due now, without waiting; callbacks too. */
 static void run_due(hf_client *client)

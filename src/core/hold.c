@@ -16,7 +16,7 @@
 
 enum { FREE_HOLDS_MAX = 64 };
 
-/* ---- making -------------------------------------------------------------------- */
+/* ---- making ---------------------------------------------------------------------- */
 
 static struct hf_hold *hold_alloc(hf_client *client)
 {
@@ -138,7 +138,7 @@ void hf__hold_refresh(struct hf_hold *hold)
     atomic_store_explicit(&hold->doubt_at, doubt, memory_order_release);
 }
 
-/* ---- handles ------------------------------------------------------------------- */
+/* ---- handles --------------------------------------------------------------------- */
 
 hf_hold *hf__hold_handle(struct hf_hold *hold)
 {
@@ -266,7 +266,7 @@ int hf__hold_fail_lost(const struct hf_hold *hold, hf_error *why)
     return hf__fail_code(why, HF_ELOST);
 }
 
-/* ---- watching ------------------------------------------------------------------ */
+/* ---- watching -------------------------------------------------------------------- */
 
 void hf__hold_notify(struct hf_hold *hold, enum hf_event event)
 {
@@ -321,7 +321,7 @@ int hf__hold_watch(struct hf_hold *hold, hf_watch_cb *callback, void *user,
     return 0;
 }
 
-/* ---- letting go ---------------------------------------------------------------- */
+/* ---- letting go ------------------------------------------------------------------ */
 
 /* Parts the hold from its claims; those nobody else has are given up. */
 static void release_parts(struct hf_hold *hold, struct hf_op *withdraw_op)

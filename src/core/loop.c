@@ -79,7 +79,7 @@ failed:;
     return hf__fail_sys(why, HF_ESYSTEM, sys, "cannot set up the event loop");
 }
 
-/* ---- descriptors -------------------------------------------------------------- */
+/* ---- descriptors ----------------------------------------------------------------- */
 
 static int reserve_fd_slot(struct hf_loop *loop, int fd)
 {
@@ -147,7 +147,7 @@ static void hand_out(struct hf_loop *loop, const struct epoll_event *event)
         slot.callback(slot.arg, event->events);
 }
 
-/* ---- timers -------------------------------------------------------------------- */
+/* ---- timers ---------------------------------------------------------------------- */
 
 static void heap_put(struct hf_loop *loop, size_t at, struct hf_timer *timer)
 {
@@ -275,7 +275,7 @@ static void run_timers(struct hf_loop *loop)
     }
 }
 
-/* ---- turning ------------------------------------------------------------------- */
+/* ---- turning --------------------------------------------------------------------- */
 
 void hf__loop_kick(struct hf_loop *loop)
 {

@@ -26,7 +26,7 @@ struct plan {
     bool combine; /* other callers of this client may wait on its claim */
 };
 
-/* ---- terms ------------------------------------------------------------------------ */
+/* ---- terms ----------------------------------------------------------------------- */
 
 /* The owner that the caller has named, else the calling thread. */
 static struct owner owner_of(const hf_acquire_options *options)
@@ -67,7 +67,7 @@ static void plan_init(struct plan *plan, hf_client *client,
     plan->reserve = plan->combine ? client->handoff + 1 : 1;
 }
 
-/* ---- claims ------------------------------------------------------------------------ */
+/* ---- claims ---------------------------------------------------------------------- */
 
 static int set_note(struct claim *claim, const char *note)
 {
@@ -147,7 +147,7 @@ static struct claim *plan_claim(const struct plan *plan, const hf_want *want,
     return NULL;
 }
 
-/* ---- all wants of an acquire -------------------------------------------------------- */
+/* ---- all wants of an acquire ----------------------------------------------------- */
 
 static int by_name(const void *a, const void *b)
 {

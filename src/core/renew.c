@@ -63,7 +63,7 @@ bool hf__take_piece(struct claim *claim, int64_t given_ns, int64_t wanted_ns)
     return less;
 }
 
-/* ---- schedule ------------------------------------------------------------------ */
+/* ---- schedule -------------------------------------------------------------------- */
 
 static void set_alarm(hf_client *client)
 {
@@ -122,7 +122,7 @@ void hf__renew_stop(struct claim *claim)
     set_alarm(claim->client);
 }
 
-/* ---- sending ------------------------------------------------------------------- */
+/* ---- sending --------------------------------------------------------------------- */
 
 /* When to ask again if no answer comes; never after the end. */
 static int64_t repeat_at(const struct claim *claim, int64_t now)
@@ -203,7 +203,7 @@ static void renew_one(struct claim *claim, enum hf_renew_mode mode)
     client->store->renew(client->session, &ticket, 1, mode);
 }
 
-/* ---- answers ------------------------------------------------------------------- */
+/* ---- answers --------------------------------------------------------------------- */
 
 static void notify_doubtful(struct claim *claim, int64_t now)
 {
@@ -315,7 +315,7 @@ void hf__renew_answer(struct claim *claim, enum hf_renewal answer,
     }
 }
 
-/* ---- verify and extend ---------------------------------------------------------- */
+/* ---- verify and extend ----------------------------------------------------------- */
 
 void hf__check_timeout(struct hf_op *op)
 {

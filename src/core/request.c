@@ -206,7 +206,7 @@ int hf__request_named(hf_client *client, struct request_call *call, int verb,
     return hf__request(client, call, why);
 }
 
-/* ---- about a hold --------------------------------------------------------------- */
+/* ---- about a hold ---------------------------------------------------------------- */
 
 int hf__downgrade(struct hf_hold *hold, size_t index, hf_error *why)
 {
