@@ -472,7 +472,8 @@ HF_API int hf_cell_set(hf_client *client, const char *name, uint64_t version,
                        const void *data, size_t len, uint64_t *ret_version,
                        hf_error *why);
 
-HF_API void hf_free(void *data); /* what hf_cell_get() returned; NULL is allowed */
+/* Frees data that hf_cell_get() returned. NULL is allowed. */
+HF_API void hf_free(void *data);
 
 /* ---- Look and repair --------------------------------------------------------- */
 
