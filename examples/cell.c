@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The optimistic lock: read a value with its version, compute, write only if the
- * version is still the same, else start over. Nobody ever waits. Four threads add to
+ * version is still the same, else start over. No thread ever waits. Four threads add to
  * one number. */
 #include <holdfast.h>
 #include <pthread.h>

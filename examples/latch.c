@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* A count-down latch: wait until three other processes have done their part. A child
- * may not use what it inherited over fork(), so each opens a client of its own. */
+ * must not use the client of its parent after fork(), so each child opens its own. */
 #include <holdfast.h>
 #include <stdio.h>
 #include <sys/wait.h>

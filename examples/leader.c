@@ -1,21 +1,20 @@
 /* SPDX-License-Identifier: MIT */
-/* Leader election: whoever holds the lock leads, and a watch says when that is over.
- * Two candidates in one program, so that it can be tried alone; nothing changes if
- * each runs on its own. beta asks alpha to step down (hf_revoke), alpha decides to do
- * so. */
+/* Leader election: the holder of the lock is the leader, and a watch reports the end of
+ * that. Both candidates are in one program, so that it can be tried alone; they could
+ * as well be two programs. beta asks alpha to step down (hf_revoke), and alpha does. */
 #include <holdfast.h>
 #include <semaphore.h>
 #include <stdio.h>
 
 static sem_t step_down;
 
-/* On a thread of the library: say it to the program's own, and return. */
+/* On a thread of the library: wake the program's own thread, and return. */
 static void told(void *user, hf_hold *hold, enum hf_event event, const hf_error *why)
 {
     (void)hold;
     (void)why;
     printf("%s hears: %s\n", (const char *)user,
-           event == HF_EVENT_REVOKED ? "somebody else would like to lead"
+           event == HF_EVENT_REVOKED ? "another candidate asks for leadership"
            : event == HF_EVENT_LOST  ? "not leader any more"
                                      : "leadership is in doubt");
     if (event != HF_EVENT_DOUBTFUL)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The shortest program: take a lock, work, let go. The lock is shared by every process
- * that opens the same store; with no URL that is every process of this user here. */
+/* The shortest program: acquire a lock, work, release it. All processes that open the
+ * same store share the lock; without a URL, all processes of this user on this host. */
 #include <holdfast.h>
 #include <stdio.h>
 
@@ -15,7 +15,7 @@ int main(void)
     if (hf_lock(client, "jobs/nightly", 5000, &hold, &why)) /* wait 5 s */
         goto failed;
     printf("working with token %llu\n", (unsigned long long)hf_hold_token(hold, 0));
-    if (hf_release(hold, &why)) /* HF_ELOST: somebody else may have worked too */
+    if (hf_release(hold, &why)) /* HF_ELOST: another holder may have worked, too */
         goto failed;
     hf_close(client);
     return 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Several names at once, all or nothing. Two threads move money between two accounts
- * and name them in opposite order; holdfast takes them in an order of its own, so that
- * they cannot deadlock. */
+ * and name them in opposite order; holdfast acquires them in the order of their names,
+ * so that the threads cannot deadlock. */
 #include <holdfast.h>
 #include <pthread.h>
 #include <stdio.h>

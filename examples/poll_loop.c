@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* holdfast inside your own poll(2) loop: one descriptor, no thread, callbacks on the
- * thread that calls hf_dispatch(). Here a waiter gets the lock when a timer of the same
- * loop lets the first holder go. */
+/* holdfast inside a poll(2) loop of the program: one descriptor, no thread, callbacks
+ * on the thread that calls hf_dispatch(). Here a timer of the same loop releases the
+ * first hold, and then a waiter gets the lock. */
 #include <holdfast.h>
 #include <poll.h>
 #include <stdbool.h>
@@ -31,7 +31,7 @@ static int tick(int timer, hf_hold **first, hf_error *why)
 
     if (read(timer, &expirations, sizeof expirations) < 0)
         return 0;
-    printf("tick: the first holder lets go\n");
+    printf("tick: the first holder releases\n");
     rc = hf_release(*first, why);
     *first = NULL;
     return rc;
@@ -68,6 +68,6 @@ int main(void)
     if (rc < 0)
         fprintf(stderr, "poll_loop: %s\n", why.text);
     close(fds[1].fd);
-    hf_close(client); /* sends the release on its way, if it is not there yet */
+    hf_close(client); /* finishes the release, if that is still under way */
     return rc < 0;
 }

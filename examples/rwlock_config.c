@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Many readers, one writer. A writer that has finished turns its lock into a read lock
- * without letting go, so that nobody can change what it just wrote before it has read
- * it back, while other readers come in at once. */
+ * without releasing it: no other writer can change the data before this one has read it
+ * back, and other readers are admitted at once. */
 #include <holdfast.h>
 #include <stdio.h>
 

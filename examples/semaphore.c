@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* A weighted semaphore: four GPUs, shared by every process of this host. A job says how
- * many it needs; all who use the name must agree on the limit. */
+ * many it needs; all users of the name must give the same limit. */
 #include <holdfast.h>
 #include <stdio.h>
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What `make try` runs: holdfast at work, on files in a fresh directory, with no
- * server.
+ * What `make try` runs: holdfast with files in a new directory, without a server.
  *
- * Four processes fight for one lock and add to one number in a file, read, write back,
- * no other guard. Then a process takes the lock and is killed while it holds it. Each
- * child opens a client of its own; the parent opens its one after the last fork.
+ * Four processes contend for one lock and add to one number in a file (read, add, write
+ * back), which has no other guard. Then a process acquires the lock and is killed while
+ * it holds it. Each child opens its own client; the parent opens one after the last
+ * fork.
  */
 #include <ftw.h>
 #include <holdfast.h>
@@ -25,7 +25,7 @@ static char url[64], counter[64];
 
 static int fail(const char *what, const hf_error *why)
 {
-    fprintf(stderr, "try: %s: %s\n", what, why ? why->text : "the system said no");
+    fprintf(stderr, "try: %s: %s\n", what, why ? why->text : "a system call failed");
     return 1;
 }
 
@@ -98,7 +98,7 @@ static int victim(int ready)
         pause();
 }
 
-/* ---- The three acts -------------------------------------------------------------- */
+/* ---- The two scenes -------------------------------------------------------------- */
 
 static int act_contend(void)
 {
@@ -156,7 +156,7 @@ static int act_kill(pid_t pid)
 
     if (hf_open(url, NULL, &client, &why))
         return fail("open", &why);
-    printf("\nAnother process holds it now. Who?\n");
+    printf("\nNow another process holds the lock:\n");
     rc = show(client);
     start = milliseconds();
     kill(pid, SIGKILL);
@@ -164,7 +164,7 @@ static int act_kill(pid_t pid)
         hf_close(client);
         return fail("lock", &why);
     }
-    printf("\nKilled it (SIGKILL). The lock was ours %.1f ms later, token %llu.\n",
+    printf("\nKilled it (SIGKILL). We got the lock %.1f ms later, token %llu.\n",
            milliseconds() - start, (unsigned long long)hf_hold_token(hold, 0));
     if (hf_release(hold, &why))
         rc = fail("release", &why);

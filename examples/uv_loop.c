@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* holdfast inside libuv: a uv_poll on hf_dispatch_fd() drives everything, timers and
- * renewals included. A waiter gets the lock when a libuv timer lets the first one go.
- *  */
+ * renewals included. A libuv timer releases the first hold; then a waiter gets the
+ * lock.
+ */
 #include <holdfast.h>
 #include <stdio.h>
 #include <uv.h>
@@ -49,7 +50,7 @@ static void tick(uv_timer_t *timer)
 {
     struct app *app = timer->data;
 
-    printf("tick: the first holder lets go\n");
+    printf("tick: the first holder releases\n");
     check(app, hf_release_async(app->first, NULL, NULL, &app->why), &app->why);
 }
 

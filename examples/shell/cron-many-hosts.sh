@@ -7,9 +7,9 @@
 #     15 3 * * *  cron-many-hosts.sh report /usr/local/bin/report --all
 #
 # The lock keeps two hosts from running the job at the same time. It cannot keep a host
-# whose clock is late from running it again after a short job has ended: so the day of
-# the last run that worked is kept in a cell, and looked at under the lock. Hosts wait
-# for each other instead of giving up: if the first one dies, the next takes over.
+# whose clock is late from running a short job again after it has ended. So a cell has
+# the day of the last successful run, and the script reads it under the lock. Hosts wait
+# for each other and do not give up: if the first host dies, the next one runs the job.
 # HOLDFAST_URL names a store that all hosts can reach.
 set -eu
 

@@ -9,9 +9,9 @@
 #     rolling-deploy.sh r42 /srv/app/upgrade r42    on each host
 #     holdfast latch wait deploy/r42 --wait 30m     here: until all of them are done
 #
-# The semaphore says how many, the cell says stop, the latch says done. A host that dies
-# in the middle gives its place back and leaves the latch closed: the wait times out,
-# and `holdfast latch show` says how many are missing.
+# The semaphore limits how many hosts run it, the cell says stop, the latch says done.
+# If a host dies in the middle, its permit becomes free, but the latch stays closed: the
+# wait times out, and `holdfast latch show` says how many hosts are missing.
 set -eu
 
 release=$1

@@ -136,11 +136,11 @@ def test_leader(place):
     token = re.search(r'"token":(\d+)', holdfast(
         "show", "leader/scheduler", "--json", url=place.url).stdout).group(1)
     holdfast("break", "leader/scheduler", "--token", token, url=place.url)
-    wait_for(lambda: len(lines(log)) == 3, "standing in line again")
+    wait_for(lambda: len(lines(log)) == 3, "waiting for the lock again")
     ok(True, "leader: lost the lock, stood in line again, leads again")
     second.terminate()
     code, said = end(second)
-    ok(code == 143 and "standing in line again" in said,
+    ok(code == 143 and "waiting for the lock again" in said,
        "leader: TERM ends the daemon and gives the lock back", f"{code} {said}")
     ok("free" in holdfast("show", "leader/scheduler", url=place.url).stdout,
        "leader: nothing is left")
