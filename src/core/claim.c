@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A claim's life: made, asked for, queued, held, given up.
+ * The life of a claim: asked for, queued, held, handed off, withdrawn, lost.
  *
- * All under the client's lock. Between hf__claim_attempt and the answer, and between
- * hf__claim_withdraw and its answer, a timer repeats the request with the same id, so that
- * a lost reply is found again. A claim is freed when the store has answered its
+ * Under the client's lock. Between hf__claim_attempt and the answer, and between
+ * hf__claim_withdraw and its answer, a timer repeats the request with the same id, so
+ * that a lost reply is found again. A claim is freed when the store has answered its
  * withdrawal (or never had it), no hold has it and no op waits on it.
  *
- * Hand-off: acquires of one client that want the same mutex wait on one claim, of which
- * only one ticket stands in the store. hf__claim_release lets the next of them have it
- * under the next token number, at most client->handoff times in a row and only while
- * the lease has some life left; then the claim goes back to the end of the store's
- * queue. The next one is usually asleep, and waking takes longer than most critical
- * sections: so the claim is offered first, and a thread that is running may take it
- * while the sleeper is on its way. A sleeper that came in vain gets the next turn for
- * certain.
+ * Hand-off: all acquires of one client for one mutex wait on one claim, with one ticket
+ * in the store. hf__claim_release gives the claim to the next of them under the next
+ * token, at most client->handoff times in a row and only while the lease is not near
+ * its end; then the claim is withdrawn and asked for anew, behind other clients. The
+ * next waiter is usually asleep, and waking it takes longer than most critical sections
+ * last. So the claim is offered: the waiter is woken, and any thread of the client may
+ * take the claim first. If a woken waiter loses that race, the next release goes to it
+ * directly.
  */
 #include "client.h"
 
@@ -24,7 +24,7 @@
 
 #include <string.h>
 
-/* So often is a request sent within one request timeout, if no answer comes. */
+/* How often a request is sent within one request timeout, if no answer comes. */
 enum { REQUEST_TRIES = 3 };
 
 /* ---- asking ---------------------------------------------------------------------- */
@@ -71,8 +71,8 @@ void hf__claim_attempt(struct claim *claim)
     hf__claim_timer(claim, claim->sent_at + client->request_ns / REQUEST_TRIES);
 }
 
-/* Less than was asked is the most that this store can promise at a time: renewed, and
- * if the lease was to be a fixed one, until that is over. */
+/* The store gives less than was asked, which is the most that it can promise at a time.
+ * Core renews it, up to its end if the lease is a fixed one. */
 static void take_less(struct claim *claim)
 {
     if (!claim->renew && !claim->max_hold_ns) {
@@ -80,7 +80,7 @@ static void take_less(struct claim *claim)
         claim->fixed_end = true;
     }
     claim->renew = true;
-    hf__need_thread(claim->client, NULL); /* without, it is lost a little early */
+    hf__need_thread(claim->client, NULL); /* if that fails, the hold is lost early */
 }
 
 void hf__claim_granted(struct claim *claim, const struct hf_grant *grant)
@@ -143,7 +143,8 @@ void hf__claim_timeout(void *arg)
     }
 }
 
-/* Somebody watches, or waits for a hand-off: a loss must not go unnoticed. */
+/* A watch is set, or a caller waits for a hand-off: the store tells of a loss at
+ * once. */
 void hf__claim_interest(struct claim *claim)
 {
     if (claim->interested || claim->state != CLAIM_HELD)
@@ -154,14 +155,14 @@ void hf__claim_interest(struct claim *claim)
 
 /* ---- giving up ------------------------------------------------------------------- */
 
-/* Takes the claim out of the store. `withdraw_op` (may be NULL) counts it as pending until
- * it has left; look at the state afterwards: CLAIM_WITHDRAWN means that it is done and
- * hf__claim_withdrawn() is yours to call. */
+/* Takes the claim's ticket out of the store. `withdraw_op` (may be NULL) counts the
+ * claim as pending until that is done. If the state is CLAIM_WITHDRAWN afterwards, it
+ * is done, and the caller calls hf__claim_withdrawn(). */
 void hf__claim_withdraw(struct claim *claim, struct hf_op *withdraw_op)
 {
     bool asked = claim->state == CLAIM_ASKED;
     bool sent = claim->sent || claim->sent_before;
-    bool refused = claim->state == CLAIM_FAILED; /* and maybe taken before */
+    bool refused = claim->state == CLAIM_FAILED; /* an earlier attempt may be in */
     bool in_store = (asked && sent) || claim->state == CLAIM_QUEUED ||
                     claim->state == CLAIM_HELD || claim->state == CLAIM_LOST ||
                     (refused && claim->sent_before);
@@ -191,10 +192,10 @@ void hf__claim_withdraw(struct claim *claim, struct hf_op *withdraw_op)
         return;
     hf__claim_unname(claim);
     if (!withdraw_op)
-        hf__need_thread(claim->client, NULL); /* somebody has to hear the answer */
+        hf__need_thread(claim->client, NULL); /* no caller waits for the answer */
 }
 
-/* A fresh ticket for those who still wait on a claim that had to go. */
+/* A new ticket for the ops that still wait on a withdrawn claim. */
 static void claim_restart(struct claim *claim)
 {
     struct hf_op *front = HF_CONTAINER(hf__list_first(&claim->ops), struct hf_op, link);
@@ -202,7 +203,7 @@ static void claim_restart(struct claim *claim)
     claim->ttl_ns = front->ttl_ns;
     claim->repeats = 0;
     claim->direct_next = claim->sent = claim->sent_before = false;
-    claim->ticket.flags |= HF_TICKET_YIELD; /* this client has had its turns */
+    claim->ticket.flags |= HF_TICKET_YIELD; /* other clients first */
     memset(claim->ticket.store, 0, sizeof(claim->ticket.store));
     if (!hf__claim_new_id(claim)) {
         hf__acquire_undo(front, HF_ESYSTEM);
@@ -244,8 +245,8 @@ static bool may_hand_off(const struct claim *claim)
            claim->valid_until - hf__now() > claim->piece_ns / 3;
 }
 
-/* The store knows the hold by its next number before another caller has it. It also
- * says whether the one who lets go still had it: if not, that one must be told. */
+/* The store knows the hold by its next token before another caller has it. False: the
+ * store says that the hold was lost, and its holder must be told. */
 static bool claim_pass(struct claim *claim)
 {
     hf_client *client = claim->client;
@@ -257,7 +258,8 @@ static bool claim_pass(struct claim *claim)
     return true;
 }
 
-/* To the next of this client, if there is one and it may be. */
+/* To the next waiter of this client. False: there is none, or the store must be
+ * asked. */
 bool hf__claim_hand_off(struct claim *claim)
 {
     if (!may_hand_off(claim) || !claim_pass(claim))
@@ -273,7 +275,7 @@ bool hf__claim_hand_off(struct claim *claim)
     return true;
 }
 
-/* Takes it out of the store, for nobody in particular. */
+/* Withdraws a claim that no op waits for. */
 void hf__claim_give_up(struct claim *claim)
 {
     hf__claim_withdraw(claim, NULL);
@@ -281,7 +283,7 @@ void hf__claim_give_up(struct claim *claim)
         hf__claim_withdrawn(claim);
 }
 
-/* The last holder lets go. */
+/* Its last holder has released it. */
 void hf__claim_release(struct claim *claim, struct hf_op *withdraw_op)
 {
     if (hf__claim_hand_off(claim))
@@ -303,7 +305,7 @@ void hf__claim_end_checks(struct claim *claim, int rc, const char *reason)
     }
 }
 
-/* The ticket goes: what is asked about it ends. */
+/* The ticket is withdrawn: requests about it end. */
 void hf__claim_end_requests(struct claim *claim)
 {
     hf_client *client = claim->client;
@@ -319,7 +321,7 @@ void hf__claim_end_requests(struct claim *claim)
     }
 }
 
-/* Those who waited for a hand-off need a ticket of their own now. */
+/* The ops that waited for a hand-off need a new ticket. */
 static void move_waiters(struct claim *claim)
 {
     struct hf_link *front = hf__list_first(&claim->ops);
@@ -350,7 +352,7 @@ static void move_waiters(struct claim *claim)
         HF_CONTAINER(front, struct hf_op, link)->one = fresh;
     }
     hf__claim_name(fresh);
-    hf__claim_mark_ready(fresh); /* CLAIM_NEW: settle lets the front op go on */
+    hf__claim_mark_ready(fresh); /* the first op asks the store */
 }
 
 void hf__claim_lost(struct claim *claim, const char *reason)
@@ -376,6 +378,5 @@ void hf__claim_lost(struct claim *claim, const char *reason)
     hf__claim_end_checks(claim, HF_ELOST, reason);
     move_waiters(claim);
     if (!claim->holders && !hf__list_first(&claim->ops))
-        hf__claim_mark_ready(
-            claim); /* it was on its way to the next one: nobody frees it */
+        hf__claim_mark_ready(claim); /* offered, and not taken: no holder frees it */
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Clients: opened, entered by every call, closed.
+ * Clients: opened, locked by every call, closed.
  *
  * hf__client_lock turns a handle into a locked client and refuses stale handles,
  * closed clients and forked children; hf__client_unlock acts on what became ready and
- * unlocks. Closing ends every wait, gives up what is held, runs the callbacks that are
- * due, and waits for the last thread inside; then the object is recycled, never freed
- * (handle.h).
+ * unlocks. hf__client_close ends every wait, releases what is held, runs the
+ * callbacks that are due, and waits for the last thread inside. The memory is recycled,
+ * never freed (handle.h).
  */
 #include "client.h"
 
@@ -170,8 +170,8 @@ static void free_pools(hf_client *client)
     client->free_holds_count = 0;
 }
 
-/* Its handle is closed, so that no caller comes in meanwhile. A forked child leaves
- * `emptied` alone: destroying it would wait for the threads of the parent. */
+/* Its handle is closed, so no caller can lock it. A forked child leaves `emptied`
+ * alone: destroying it would wait for the threads of the parent. */
 static void client_free(hf_client *client)
 {
     free_pools(client);
@@ -187,7 +187,7 @@ static void client_free(hf_client *client)
     hf__handle_recycle(client);
 }
 
-/* By then the store has to be done with the end of the session, too. */
+/* The store ends its session by then, too. */
 static void close_begins(hf_client *client)
 {
     client->host.close_by_ns = hf__now() + client->close_ns;
@@ -280,7 +280,7 @@ static void end_ops(hf_client *client)
         if (op->kind == OP_REQUEST && !op->finished)
             client->store->forget(client->session,
                                   &HF_CONTAINER(op, struct request_call, op)->request);
-        if (!op->finished) /* what is still leaving is waited for below */
+        if (!op->finished) /* withdrawals are waited for below */
             hf__op_finish(op, hf__fail_code(&op->why, HF_ECLOSED));
     }
 }
@@ -318,7 +318,8 @@ static void await_claims(hf_client *client, struct hf_op *op)
     hf__op_finish(op, 0);
 }
 
-/* Gives up what is held and waits a while for the store to confirm. */
+/* Withdraws what is held and waits for the store to confirm, up to the close
+ * timeout. */
 static void end_claims(hf_client *client)
 {
     struct hf_op op;
@@ -344,7 +345,7 @@ static void end_claims(hf_client *client)
     await_claims(client, &op);
 }
 
-/* What those who were inside gave up since: adoptions whose answer never came. */
+/* Claims that the calls under way gave up since: adoptions without an answer. */
 static void end_late_claims(hf_client *client)
 {
     struct hf_op op;

@@ -11,8 +11,8 @@
  *            heap while the process lives, so a stale handle is refused, not followed.
  *
  * An answer of the store only changes the state of a claim or request and marks the
- * claim ready (host.c). hf__run_ready() acts on it after the store has returned, so core
- * never calls a store from inside the store's own answer.
+ * claim ready (host.c). hf__run_ready() acts on it after the store has returned, so
+ * core never calls a store from inside the store's own answer.
  */
 #ifndef HF_CORE_CLIENT_H
 #define HF_CORE_CLIENT_H

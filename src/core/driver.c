@@ -39,7 +39,7 @@ struct inside {
     const struct inside *outer;
 };
 
-/* Small enough for the static block of a library that is loaded late. */
+/* Small enough for the static TLS block of a library that is loaded with dlopen(). */
 static _Thread_local const struct inside *callback_frames
     __attribute__((tls_model("initial-exec")));
 
@@ -62,7 +62,7 @@ static void act(struct claim *claim)
         hf__acquire_advance(HF_CONTAINER(front, struct hf_op, link));
     else if (!claim->holders && !claim->client->closing &&
              (claim->state == CLAIM_HELD || claim->state == CLAIM_LOST))
-        hf__claim_give_up(claim); /* granted to nobody: everyone has gone */
+        hf__claim_give_up(claim); /* every op that waited for it has ended */
 }
 
 void hf__run_ready(hf_client *client)
@@ -197,7 +197,7 @@ static void call_op(hf_client *client, struct hf_op *op)
         pthread_mutex_lock(&client->lock);
         op->calling = false;
     } else if (op->hold) {
-        hf__hold_drop(op->hold); /* nobody is left to take it */
+        hf__hold_drop(op->hold); /* no caller can take it any more */
         op->hold = NULL;
         hf__run_ready(client);
     }
@@ -218,7 +218,7 @@ static enum hf_event next_event(struct hold_watch *watch)
     return order[i];
 }
 
-/* One event: its callback may end the watch, or set another one. */
+/* Runs one callback; it may end the watch, or set another one. */
 static void call_watch(hf_client *client, struct hold_watch *watch)
 {
     enum hf_event event = next_event(watch);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Where clients and holds come from and go to: the table that finds them by their
- * index, and one free list per kind, for the process.
+ * Allocates clients and holds and takes them back: a table that finds them by index,
+ * and one free list per kind, for the process.
  *
  * Called from any thread, with or without a client's lock; the lists have a lock of
  * their own, which is held across fork(), so that a child finds them whole. The table
  * grows by chunks that stay where they are, each twice as large as the one before:
- * looking an index up takes no lock.
+ * a look-up takes no lock.
  */
 #include "handle.h"
 
@@ -88,8 +88,8 @@ static bool table_add(struct handle *handle)
     return true;
 }
 
-/* Under lists_lock. With the last object the table goes, too, and what comes after
- * starts above every generation that was in use. */
+/* Under lists_lock. With the last object the table is freed, too; later objects start
+ * above every generation that was in use. */
 static void table_remove(const struct handle *handle)
 {
     uint32_t generation = handle->generation;
@@ -140,7 +140,7 @@ void hf__handle_recycle(void *object)
 {
     struct handle *handle = object;
     if (hf__handle_used_up(handle))
-        return; /* it stays in the table, stale for ever */
+        return; /* it stays in the table, closed for ever */
     pthread_mutex_lock(&lists_lock);
     handle->next = lists[handle->kind];
     lists[handle->kind] = handle;
@@ -174,7 +174,7 @@ void hf__debug_age_handles(uint32_t generation)
     pthread_mutex_unlock(&lists_lock);
 }
 
-/* Valgrind and LeakSanitizer would call the lists reachable; users like a clean end. */
+/* At exit, so that leak checkers report nothing. */
 __attribute__((destructor)) static void trim_at_exit(void)
 {
     hf__debug_trim();

@@ -3,7 +3,7 @@
  * Possession: the object behind an hf_hold.
  *
  * Under the client's lock, but for hf__hold_state: it reads three atomics and the
- * clock, so that it answers whatever our threads are doing. A hold's memory is
+ * clock, so it answers whatever other threads are doing. A hold's memory is
  * recycled, never freed (handle.h); its parts link it to the claims it has. Every
  * change of a claim's lease goes through hf__hold_refresh of the holds that have it.
  */
@@ -77,8 +77,9 @@ void hf__hold_free(struct hf_hold *hold)
     client->free_holds_count++;
 }
 
-/* A hold whose client is closed: nothing to give up but the handle, and that once. The
- * lock outlives the client; a forked child, which is alone, may find it taken. */
+/* A hold whose client is closed: only its handle is released, once. The client's
+ * mutex outlives the client; in a forked child it may be locked for ever, and is not
+ * needed. */
 void hf__hold_discard(struct hf_hold *hold, uint32_t tag)
 {
     hf_client *client = hold->client;
@@ -184,7 +185,7 @@ size_t hf__hold_count(const hf_hold *handle)
     const struct hf_hold *hold = hf__hold_peek(handle);
     size_t count = hold ? hold->count : 0;
     return hf__hold_peek(handle) ? count
-                                 : 0; /* not of the next one to use the memory */
+                                 : 0; /* its memory may be of another hold by now */
 }
 
 /* The parts of several wants are freed with the hold, under the lock. */
@@ -212,8 +213,8 @@ uint64_t hf__hold_token(const hf_hold *handle, size_t index)
     return index == 0 && hf__hold_peek(handle) ? token : 0;
 }
 
-/* The lease is over at `now`, and from this answer on it stays so: a renewal that comes
- * in at the same moment finds the mark. False if it came first. */
+/* The lease is over at `now`, and stays so from this answer on: a renewal that arrives
+ * at the same moment finds the mark. False: the renewal came first. */
 static bool lapse(struct hf_hold *hold, int64_t *valid, int64_t now)
 {
     while (now >= *valid)
@@ -323,7 +324,7 @@ int hf__hold_watch(struct hf_hold *hold, hf_watch_cb *callback, void *user,
 
 /* ---- letting go ------------------------------------------------------------------ */
 
-/* Parts the hold from its claims; those nobody else has are given up. */
+/* Takes the claims from the hold; those without another holder are released. */
 static void release_parts(struct hf_hold *hold, struct hf_op *withdraw_op)
 {
     for (uint32_t i = hold->count; i-- > 0;) {
@@ -404,7 +405,7 @@ int hf__hold_leave(struct hf_hold *hold, hf_error *why)
             continue;
         hf__list_remove(&hold->parts[i].link);
         hold->parts[i].claim = NULL;
-        claim->left_behind = true; /* and so it stays when the last holder releases */
+        claim->left_behind = true; /* also when a later holder releases it */
         if (--claim->holders == 0)
             hf__claim_release(claim, NULL);
     }

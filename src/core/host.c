@@ -3,9 +3,9 @@
  * The answers of the store (struct hf_host_ops).
  *
  * Called by the store, under the client's lock, inside one of its functions or from a
- * descriptor's or timer's callback. Nothing here calls the store: a claim is marked and
- * put on client->ready, and hf__run_ready() acts on it later. Answers that come too late
- * (the claim has moved on) are dropped: whoever moved it on has taken care.
+ * descriptor's or timer's callback. Nothing here calls the store: the claim's state
+ * changes and the claim is marked ready; hf__run_ready() acts on it later. An answer
+ * for a state that the claim has left is dropped.
  */
 #include "client.h"
 
@@ -51,8 +51,8 @@ static void refuse_token(struct claim *claim, uint64_t token)
     host_failed(&claim->client->host, &claim->ticket, &why);
 }
 
-/* A claim that is used again has the last token of its name. The count of a store that
- * is not durable may begin again. */
+/* A claim that was idle has the last token of its name. A store that is not durable may
+ * begin anew. */
 static bool token_grows(const struct claim *claim, uint64_t token)
 {
     bool durable = claim->client->caps & HF_CAP_DURABLE;
@@ -90,8 +90,8 @@ static void host_queued(struct hf_host *host, struct hf_ticket *ticket,
         hf__claim_timer(claim, retry_ns > 0 ? hf__now() + retry_ns : HF_NEVER);
 }
 
-/* On a store with several connections it may overtake the answer `queued`, which is
- * older then, and must not put off what was noticed. */
+/* On a store with several connections a notice may overtake the older answer `queued`,
+ * which then must not delay the new attempt. */
 static void host_notice(struct hf_host *host, struct hf_ticket *ticket)
 {
     (void)host;

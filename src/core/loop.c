@@ -23,8 +23,8 @@
 
 enum { TURN_EVENTS = 64, RESERVE_SLACK = 16, ARM_MS = 20 };
 
-/* What events of the loop's own descriptors carry; others have a descriptor there, and
- * a generation that is never so high. */
+/* Marks in the events of the loop's own descriptors; other events carry a descriptor
+ * and a generation, which is never so high. */
 #define KICKED UINT64_MAX
 #define RANG (UINT64_MAX - 1)
 
@@ -196,7 +196,7 @@ static int heap_room(struct hf_loop *loop, size_t timers)
     return 0;
 }
 
-/* The slack is for timers of the store, which may also fail to be set. */
+/* The slack is for the store's timers, which may fail to be set. */
 int hf__loop_reserve(struct hf_loop *loop)
 {
     int rc = heap_room(loop, loop->reserved + 1 + RESERVE_SLACK);
@@ -284,9 +284,9 @@ void hf__loop_kick(struct hf_loop *loop)
         return; /* EAGAIN: a kick is pending already */
 }
 
-/* For epoll_wait(). A timeout there is a timer of the kernel's, made and unmade at each
- * call; timer_fd is set once and serves all whose time comes after it. So it is set,
- * unless it is for a moment only. */
+/* The timeout for epoll_wait(). The kernel sets up a timer for each such call; timer_fd
+ * is set once and serves all calls with a later time. So timer_fd is used, unless the
+ * wait is short. */
 static int turn_timeout(struct hf_loop *loop, int64_t until)
 {
     if (until == 0)

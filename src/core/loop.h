@@ -2,8 +2,8 @@
 /*
  * The loop of one client: descriptors in one epoll set, timers in one heap.
  *
- * Everything here happens under the client's lock; hf__loop_turn alone lets go of it
- * while it sleeps. Nothing is opened before something has to be waited for.
+ * Everything here happens under the client's lock; only hf__loop_turn releases it,
+ * while it sleeps. No descriptor is opened before the first wait.
  */
 #ifndef HF_CORE_LOOP_H
 #define HF_CORE_LOOP_H
@@ -19,7 +19,7 @@ struct hf_fd_slot {
 
 struct hf_loop {
     int epoll_fd; /* the one descriptor a user's loop polls; -1 until needed */
-    int wake_fd;  /* eventfd in it: gets the sleeper out */
+    int wake_fd;  /* eventfd in it: wakes the sleeper */
     int timer_fd; /* timerfd in it: for sleepers that do not pass a timeout */
     bool use_timer_fd;
     bool sleeping;
@@ -53,10 +53,10 @@ void hf__loop_unreserve(struct hf_loop *loop);
 /* When the earliest timer is due; HF_NEVER without one. */
 int64_t hf__loop_next(const struct hf_loop *loop);
 
-/* Sets timer_fd for the earliest timer, for who waits without a timeout. */
+/* Sets timer_fd for the earliest timer, for a thread that waits without a timeout. */
 void hf__loop_arm(struct hf_loop *loop);
 
-/* Gets whoever sleeps in hf__loop_turn out of it. */
+/* Wakes the thread that sleeps in hf__loop_turn. */
 void hf__loop_kick(struct hf_loop *loop);
 
 /* One turn: sleep (at most until `until`, unlocked), then descriptors, then timers. */

@@ -2,9 +2,9 @@
 /*
  * Operations: made, timed, finished exactly once.
  *
- * Under the client's lock. hf__op_finish is the only way an op ends; what follows (a
- * sleeper wakes, a callback is queued) depends on who asked. Ops of blocking calls live
- * on the caller's stack; the others are freed when they are both finished and given up.
+ * Under the client's lock. hf__op_finish is the only way an op ends; it wakes the
+ * thread that waits, or queues the callback. The op of a blocking call is on the
+ * caller's stack; others are freed when they are finished and hf_op_free was called.
  */
 #include "client.h"
 
@@ -28,13 +28,13 @@ int64_t hf__confirm_until(const hf_client *client)
     return hf__now() + wait;
 }
 
-/* A hold that was lost before stays lost; of anything else the outcome is open. */
+/* A hold that was lost before stays lost; any other outcome is open. */
 void hf__op_give_up(struct hf_op *op)
 {
     for (HF_EACH(link, &op->client->claims)) {
         struct claim *claim = HF_CONTAINER(link, struct claim, all);
         if (claim->withdraw_op == op)
-            claim->withdraw_op = NULL; /* its timer goes on asking the store */
+            claim->withdraw_op = NULL; /* its timer repeats the withdrawal */
     }
     op->pending = 0;
     hf__need_thread(op->client, NULL);
@@ -111,7 +111,7 @@ void hf__op_timer(struct hf_op *op, int64_t at_ns)
 void hf__op_wake(struct hf_op *op)
 {
     if (op->driving && !op->client->loop.sleeping)
-        return; /* it is the one who tells us */
+        return; /* the caller of this function is that thread */
     if (op->driving)
         hf__loop_kick(&op->client->loop);
     else if (op->wake)
@@ -142,8 +142,8 @@ void hf__op_finish(struct hf_op *op, int rc)
     }
 }
 
-/* In a forked child hf_close() goes through what the client had, unless a thread of the
- * parent was inside: then neither is touched. */
+/* In a forked child hf_close() frees what the client had, unless a thread of the parent
+ * was inside: then neither the client nor the op is touched. */
 void hf__op_forget_in_child(struct hf_op *op)
 {
     hf_client *client = op->client;
@@ -159,7 +159,7 @@ void hf__op_forget_in_child(struct hf_op *op)
     pthread_mutex_unlock(&client->lock);
 }
 
-/* With the hold that nobody took, if its client has gone with all it held. */
+/* With its hold, if no caller took that and the client is closed. */
 void hf__op_free(struct hf_op *op)
 {
     if (op->hold)

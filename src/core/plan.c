@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * From wants to claims: checks what a caller asks for and makes one claim for each want.
+ * From wants to claims: checks what a caller asks for and makes one claim for each
+ * want.
  *
  * Under the client's lock, before the store is asked. All memory that an acquire needs
  * is set aside here, the hold included, so that a grant never finds the heap empty.

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Scheme -> store. The built-in ones come from a list the build makes; others are added
- * by hf_backend_register(). Each table is checked once, when it becomes known: what is
- * missing in it is refused by name, not met later.
+ * by hf_backend_register(). Each table is checked once, when it is added: a missing
+ * function is refused by name.
  */
 #include "registry.h"
 
@@ -81,8 +81,8 @@ static const char *missing(const struct hf_backend *backend)
     return NULL;
 }
 
-/* An '@' where none belongs: what looks like a scheme or an option may be a piece of a
- * password, and is not to be repeated. */
+/* An '@' in the wrong place: what looks like a scheme or an option may be part of a
+ * password, so it is not shown. */
 static bool may_hold_secret(const struct hf_url *url)
 {
     for (size_t i = 0; i < url->option_count; i++)

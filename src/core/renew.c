@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Leases: when to renew, what each answer means, when to stop believing.
+ * Leases: when to renew, what each answer means, when a hold is lost.
  *
  * Validity always counts from before the request left, less the drift allowed between
- * two clocks. Renewals are due at a third of the lease; what is due soon goes along in
- * one request of up to HF_RENEW_BATCH tickets. A store may give less than was asked:
- * that sets the pace until it gives more, and all is asked for each time. No answer is
- * not a loss: the renewal is repeated until the validity is over by our own clock, and
- * only then is the hold lost.
+ * two clocks. Renewals are due at a third of the lease; those that are due soon are
+ * sent along in one request of up to HF_RENEW_BATCH tickets. A store may give a shorter
+ * lease than was asked for: then that one says when to renew, and the whole is asked
+ * for each time. No answer is not a loss: the renewal is repeated until the validity is
+ * over by the client's own clock, and only then is the hold lost.
  *
  * claim->timer serves a held claim for the repeat and for the end of its validity.
  */
@@ -18,7 +18,7 @@
 
 #include <stdio.h>
 
-/* The first pause before a question is repeated; then twice as long, and so on. */
+/* The first pause before a request is repeated; each further one is twice as long. */
 #define AGAIN_NS (10 * HF_NS_PER_MS)
 
 int64_t hf__drift(int64_t ttl_ns)
@@ -26,8 +26,8 @@ int64_t hf__drift(int64_t ttl_ns)
     return ttl_ns / 100;
 }
 
-/* A store may give less than was asked, and is not believed if it says that it gave
- * more. */
+/* A store may give less than was asked. If it says that it gave more, that is not
+ * believed. */
 struct hf_lease hf__lease_in_bounds(const struct claim *claim, int64_t since_ns,
                                     int64_t ttl_ns)
 {
@@ -54,8 +54,8 @@ void hf__lease_end_words(const struct claim *claim, char *text, size_t size)
         snprintf(text, size, "its lease is over and was not to be renewed");
 }
 
-/* As long as it gives what is wanted, the lease sets the pace: it may be near its end,
- * after which there is nothing to renew. */
+/* If the store gives what was asked for, the caller's lease says when to renew: what
+ * was asked for may be short only because max_hold_ms ends soon. */
 bool hf__take_piece(struct claim *claim, int64_t given_ns, int64_t wanted_ns)
 {
     bool less = given_ns < wanted_ns - HF_NS_PER_MS;
@@ -90,7 +90,7 @@ static void schedule_at(struct claim *claim, int64_t renew_at)
         set_alarm(client);
 }
 
-/* Before all others, and in one request with them if they are due too. */
+/* Before all others, and in one request with those that are due too. */
 static void schedule_next(struct claim *claim, int64_t now)
 {
     struct hf_link *list = &claim->client->renewals;
@@ -153,8 +153,8 @@ static void refresh_holds(struct claim *claim)
         hf__hold_refresh(HF_CONTAINER(link, struct hold_part, link)->hold);
 }
 
-/* A shorter lease counts from when it is asked for: the store may have it without our
- * ever hearing so. */
+/* A shorter lease counts from when it is asked for: the store may set it although its
+ * answer is lost. */
 static void believe_less(struct claim *claim)
 {
     int64_t end = end_of(claim->renew_sent, claim->ticket.ttl_ns);
@@ -235,11 +235,11 @@ void hf__renew_timeout(struct claim *claim)
 static void renewed(struct claim *claim, const struct hf_lease *lease)
 {
     if (lease->since_ns < claim->lease_since)
-        return; /* older than what we know */
+        return; /* an older answer than the last */
     hf__take_piece(claim, lease->ttl_ns, lease_wanted(claim, lease->since_ns));
     claim->lease_since = lease->since_ns;
     claim->valid_until = end_of(lease->since_ns, lease->ttl_ns);
-    if (lease->since_ns <= claim->renew_sent) /* maybe of the one before it */
+    if (lease->since_ns <= claim->renew_sent) /* it may answer the request before */
         believe_less(claim);
     claim->doubt_notified = false;
     hf__claim_timer(claim, HF_NEVER);
@@ -248,7 +248,8 @@ static void renewed(struct claim *claim, const struct hf_lease *lease)
     hf__renew_schedule(claim);
 }
 
-/* A caller may have been told that the lease is over while this answer came in. */
+/* A caller may have been told that the lease is over while the answer was on its
+ * way. */
 static bool has_lapsed(struct claim *claim)
 {
     for (HF_EACH(link, &claim->parts))
@@ -257,7 +258,7 @@ static bool has_lapsed(struct claim *claim)
     return false;
 }
 
-/* Ends the calls that this answers: those made before its request was sent. */
+/* Ends the calls that this answers: those made before the request was sent. */
 static void end_checks(struct claim *claim, int64_t since_ns, bool renewed)
 {
     for (HF_EACH_SAFE(link, &claim->checks)) {
@@ -267,8 +268,7 @@ static void end_checks(struct claim *claim, int64_t since_ns, bool renewed)
     }
 }
 
-/* Whoever waits for an answer need not wait for the end of its time to hear of a store
- * that is back at once. */
+/* A caller that waits hears of a store that is back at once, not at its deadline. */
 static void ask_again_soon(struct claim *claim, int64_t now)
 {
     for (HF_EACH(link, &claim->checks)) {
@@ -290,7 +290,7 @@ void hf__renew_answer(struct claim *claim, enum hf_renewal answer,
         lease.since_ns = claim->renew_sent;
     switch (answer) {
     case HF_RENEWED:
-        if (claim->valid_until <= now) { /* who has asked was told: lost */
+        if (claim->valid_until <= now) { /* callers that asked were told: lost */
             hf__claim_lost(claim, NULL);
             break;
         }
@@ -379,7 +379,7 @@ static int check_extend(const struct claim *claim, int64_t ttl_ns, hf_error *why
     return 0;
 }
 
-/* A lease for as long as max_hold_ms was not to be renewed; a shorter one is. */
+/* A lease as long as max_hold_ms is not renewed; a shorter one is. */
 static int renew_from_now(struct claim *claim, hf_error *why)
 {
     int rc = 0;

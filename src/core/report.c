@@ -3,8 +3,8 @@
  * Reports: copies of what a store tells about its tickets, its cells and itself.
  *
  * Filled while the store answers, under the client's lock; read by the caller
- * afterwards without one. Running out of memory is noted in the request and told at its
- * end.
+ * afterwards without one. If memory runs out, the
+ * request ends with HF_ENOMEM.
  */
 #include "report.h"
 
@@ -13,7 +13,7 @@
 
 #include <string.h>
 
-/* However much a store has to tell: more is taken for a store that will not end. */
+/* A store that sends more than this is taken for one that never ends. */
 #define BYTES_MAX ((size_t)256 << 20)
 
 static struct request_call *call_of(struct hf_request *request)

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Requests that are not about a ticket's place: latch, cell, inspect, evict, revoke,
- * downgrade, adopt.
+ * Requests other than attempts, withdrawals and renewals: latch, cell, inspect, evict,
+ * revoke, downgrade, adopt.
  *
  * Under the client's lock; the caller waits. A request that gets no answer is repeated
- * under the same id, a few times; the store does it once. If it changes something and
- * no answer ever comes, the caller is told that the outcome is open.
+ * under the same id, a few times; the store does it once. If it
+ * changes something and no answer comes, the caller gets HF_EUNCERTAIN.
  *
- * No answer is silence for a request timeout: a walk over a large store may take longer
- * as long as the store says that it goes on. The tries are counted all the same.
+ * A walk over a large store may take longer than a request timeout, as long as the
+ * store reports progress. The tries are counted all the same.
  */
 #include "client.h"
 
@@ -103,7 +103,7 @@ void hf__request_answer(struct hf_op *op, int rc, const hf_error *why)
     if (!open) {
         request_end(op, rc);
     } else if (is_last_try(op)) {
-        op->why.code = HF_EUNREACHABLE; /* also where an answer was lost to a look */
+        op->why.code = HF_EUNREACHABLE; /* also if an answer to a read was lost */
         request_end(op, HF_EUNREACHABLE);
     } else {
         op->resend = true;
@@ -111,7 +111,7 @@ void hf__request_answer(struct hf_op *op, int rc, const hf_error *why)
     }
 }
 
-/* Where there is no room for what comes, it need not go on. */
+/* Without memory for the answer, the store need not go on. */
 void hf__request_progress(struct hf_op *op)
 {
     int64_t more = call_of(op)->no_memory ? 0 : op->client->request_ns;
@@ -220,7 +220,7 @@ int hf__downgrade(struct hf_hold *hold, size_t index, hf_error *why)
     if (claim->state != CLAIM_HELD || hf__hold_state(hold, &left) == HF_LOST)
         return hf__hold_fail_lost(hold, why);
     struct request_call call = { .request = { .ticket = &claim->ticket } };
-    claim->requests++; /* whoever releases the hold meanwhile ends the request */
+    claim->requests++; /* a release in between ends the request */
     int rc = hf__request_named(hold->client, &call, HF_DOWNGRADE, claim->ticket.name, 0,
                                why);
     if (!hf__handle_live(&hold->handle, tag) || hold->parts[index].claim != claim)
@@ -253,7 +253,7 @@ int hf__hold_text_id(struct hf_hold *hold, size_t index, char *buffer, size_t si
                         "the buffer for the id is too small (HF_ID_MAX "
                         "is enough)");
     memcpy(buffer, text, (size_t)len + 1);
-    claim->pinned = true; /* who knows the id must not find somebody else's hold */
+    claim->pinned = true; /* the id must never lead to another caller's hold */
     return 0;
 }
 
@@ -322,15 +322,15 @@ static struct claim *adopted_claim(hf_client *client, const struct parsed_id *pa
     return claim;
 }
 
-/* As an acquire: one that tries once has the time of one request. */
+/* As for an acquire, timeout 0 gives the store the time of one request. */
 static int64_t adopt_until(const hf_client *client, int64_t timeout_ms)
 {
     int64_t now = hf__now();
     return timeout_ms ? hf__deadline(now, timeout_ms) : now + client->request_ns;
 }
 
-/* The hold may have moved without our hearing so: then it is given up, as a grant that
- * was not heard of would be, and not left to nobody. */
+/* The hold may have moved here although the answer was lost: then it is withdrawn, as
+ * after a lost grant. */
 static void adopt_undo(struct claim *claim, bool moved)
 {
     if (!moved) {
@@ -361,7 +361,7 @@ int hf__adopt(hf_client *client, const char *id, const hf_acquire_options *optio
         rc = hf__request_named(client, &call, HF_ADOPT, claim->ticket.name,
                                parsed.numbers[0], why);
     }
-    if (rc == 0 && client->closing) /* in the moment in which the answer came */
+    if (rc == 0 && client->closing) /* at the moment of the answer */
         rc = hf__fail_code(why, HF_ECLOSED);
     if (rc != 0) {
         if (hold)

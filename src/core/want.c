@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Are the wants and options of a caller any good?
+ * Checks the wants and options of a caller.
  *
- * Pure checks, no lock needed but for the client's capabilities, which never change.
- * Everything that can be refused before the store is asked is refused here, each with
- * its own sentence.
+ * Pure checks, which need no lock: a client's capabilities never change. What can be
+ * refused before the store is asked is refused here, each with its own sentence.
  */
 #include "client.h"
 
@@ -69,7 +68,7 @@ static int check_numbers(const hf_want *want, hf_error *why)
     return 0;
 }
 
-/* All but the letters of a name: who makes a claim checks those. */
+/* All but the characters of the name, which plan.c checks for a new claim. */
 int hf__want_check(const hf_client *client, const hf_want *want, hf_error *why)
 {
     uint64_t needed = kind_capability(want->kind);
