@@ -26,19 +26,19 @@ static struct zk_text text(const char *from)
 
 /* ---- Details --------------------------------------------------------------------- */
 
-static struct zoo_self self_of(const char *program)
+static struct zk_identity self_of(const char *program)
 {
-    struct zoo_self self = { .len = 0 };
-    zoo_self_init(&self, program);
+    struct zk_identity self = { .len = 0 };
+    hf__zk_identity_init(&self, program);
     return self;
 }
 
-static struct zoo_details written(const struct zoo_self *writer,
-                                  const struct zoo_self *reader, const char *note,
-                                  int64_t ttl_ms, int64_t age_ms)
+static struct zk_details written(const struct zk_identity *writer,
+                                 const struct zk_identity *reader, const char *note,
+                                 int64_t ttl_ms, int64_t age_ms)
 {
-    char line[ZOO_DETAILS_SIZE];
-    struct zoo_details details;
+    char line[ZK_DETAILS_SIZE];
+    struct zk_details details;
     const struct hf_ticket ticket = {
         .kind = HF_FAIR,
         .permits = 3,
@@ -47,16 +47,16 @@ static struct zoo_details written(const struct zoo_self *writer,
         .note = note,
     };
     int64_t now = 1000 * HF_NS_PER_S;
-    size_t len = zoo_details_write(writer, &ticket, now, 0, line);
+    size_t len = hf__zk_details_write(writer, &ticket, now, 0, line);
     ck_assert_uint_eq(len, strlen(line));
-    zoo_details_read(reader, line, len, now + age_ms * HF_NS_PER_MS, &details);
+    hf__zk_details_read(reader, line, len, now + age_ms * HF_NS_PER_MS, &details);
     return details;
 }
 
 START_TEST(details_come_back)
 {
-    struct zoo_self self = self_of("night watch 100%");
-    struct zoo_details details = written(&self, &self, "row 42 = \"x\"", 30000, 1234);
+    struct zk_identity self = self_of("night watch 100%");
+    struct zk_details details = written(&self, &self, "row 42 = \"x\"", 30000, 1234);
     ck_assert(details.ours);
     ck_assert_str_eq(details.program, "night watch 100%");
     ck_assert_str_eq(details.note, "row 42 = \"x\"");
@@ -73,8 +73,8 @@ END_TEST
 
 START_TEST(a_note_cannot_pose_as_another_field)
 {
-    struct zoo_self self = self_of("p");
-    struct zoo_details details =
+    struct zk_identity self = self_of("p");
+    struct zk_details details =
         written(&self, &self, "a pid=1 token=7 host=evil", 0, 0);
     ck_assert_int_eq(details.pid, getpid());
     ck_assert_uint_eq(details.token, 0);
@@ -88,8 +88,8 @@ START_TEST(longest_details_fit)
     char bad[200];
     memset(bad, '%', sizeof(bad));
     bad[sizeof(bad) - 1] = '\0';
-    struct zoo_self self = self_of(bad);
-    struct zoo_details details = written(&self, &self, bad, INT32_MAX, 0);
+    struct zk_identity self = self_of(bad);
+    struct zk_details details = written(&self, &self, bad, INT32_MAX, 0);
     ck_assert_uint_eq(strlen(details.note), HF_NOTE_MAX);
     ck_assert_uint_eq(strlen(details.program), 64);
 }
@@ -97,9 +97,9 @@ END_TEST
 
 START_TEST(times_of_another_machine_are_not_known)
 {
-    struct zoo_self here = self_of("p"), there = here;
+    struct zk_identity here = self_of("p"), there = here;
     memcpy(there.boot, "00000000", sizeof(there.boot));
-    struct zoo_details details = written(&there, &here, "", 30000, 5000);
+    struct zk_details details = written(&there, &here, "", 30000, 5000);
     ck_assert_int_eq(details.since_ms, -1);
     ck_assert_int_eq(details.left_ms, 30000);
     details = written(&here, &here, "", 0, 5000);
@@ -115,10 +115,10 @@ START_TEST(data_of_strangers_is_the_host)
 {
     static const char *const data[] = { "127.0.0.1", "", "__REVOKE__", "holdfast",
                                         "\x01\x02" };
-    struct zoo_self self = self_of("p");
-    struct zoo_details details;
+    struct zk_identity self = self_of("p");
+    struct zk_details details;
     for (size_t i = 0; i < sizeof(data) / sizeof(data[0]); i++) {
-        zoo_details_read(&self, data[i], strlen(data[i]), 0, &details);
+        hf__zk_details_read(&self, data[i], strlen(data[i]), 0, &details);
         ck_assert(!details.ours);
         ck_assert_str_eq(details.host, i == 4 ? "??" : data[i]);
         ck_assert_int_eq(details.since_ms, -1);
@@ -133,15 +133,15 @@ START_TEST(numbers_without_end)
     static const char *const sizes[] = { "-9223372036854775808", "-1",
                                          "9223372036854775807", "99999999999999999999",
                                          "4294967296" };
-    struct zoo_self self = self_of("p");
-    struct zoo_details details;
-    char line[ZOO_DETAILS_SIZE];
+    struct zk_identity self = self_of("p");
+    struct zk_details details;
+    char line[ZK_DETAILS_SIZE];
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
         int len = snprintf(line, sizeof(line),
                            "holdfast permits=%s/%s ttl=%s since=%s:%s token=%s pid=%s",
                            sizes[i], sizes[i], sizes[i], self.boot, sizes[i], sizes[i],
                            sizes[i]);
-        zoo_details_read(&self, line, (size_t)len, INT64_MAX, &details);
+        hf__zk_details_read(&self, line, (size_t)len, INT64_MAX, &details);
         ck_assert_uint_eq(details.permits, UINT32_MAX);
         ck_assert_uint_eq(details.limit, UINT32_MAX);
         ck_assert_int_eq(details.since_ms < 0, sizes[i][0] == '-');
@@ -154,9 +154,9 @@ END_TEST
 START_TEST(garbage_is_read_safely)
 {
     uint64_t seed = 42;
-    struct zoo_self self = self_of("p");
-    struct zoo_details details;
-    char line[ZOO_DETAILS_SIZE];
+    struct zk_identity self = self_of("p");
+    struct zk_details details;
+    char line[ZK_DETAILS_SIZE];
     for (int round = 0; round < 20000; round++) {
         size_t len = unit_below(&seed, 64) + 9;
         char *data = malloc(len);
@@ -164,7 +164,7 @@ START_TEST(garbage_is_read_safely)
         for (size_t i = 0; i < len; i++)
             data[i] =
                 i < 56 && unit_below(&seed, 8) ? line[i] : (char)unit_random(&seed);
-        zoo_details_read(&self, data, len, 0, &details);
+        hf__zk_details_read(&self, data, len, 0, &details);
         UNIT_ASSERT(strlen(details.note) <= HF_NOTE_MAX);
         free(data);
     }
@@ -174,13 +174,13 @@ END_TEST
 /* One that begins like ours and is longer than any of ours. */
 START_TEST(a_line_without_end_is_a_strangers)
 {
-    char *line = malloc(2 * ZOO_DETAILS_SIZE);
-    struct zoo_self self = self_of("p");
-    struct zoo_details details;
-    for (size_t len = ZOO_DETAILS_SIZE; len <= 2 * ZOO_DETAILS_SIZE; len++) {
+    char *line = malloc(2 * ZK_DETAILS_SIZE);
+    struct zk_identity self = self_of("p");
+    struct zk_details details;
+    for (size_t len = ZK_DETAILS_SIZE; len <= 2 * ZK_DETAILS_SIZE; len++) {
         memset(line, 'x', len);
         memcpy(line, "holdfast pid=7 ", 15);
-        zoo_details_read(&self, line, len, 0, &details);
+        hf__zk_details_read(&self, line, len, 0, &details);
         ck_assert(!details.ours);
         ck_assert_int_eq(details.pid, 0);
     }
@@ -190,14 +190,14 @@ END_TEST
 
 START_TEST(a_token_that_is_written_comes_back)
 {
-    char line[ZOO_DETAILS_SIZE];
-    struct zoo_self self = self_of("p");
-    struct zoo_details details;
+    char line[ZK_DETAILS_SIZE];
+    struct zk_identity self = self_of("p");
+    struct zk_details details;
     const struct hf_ticket ticket = {
         .kind = HF_READ, .permits = 1, .limit = 1, .note = "n"
     };
-    size_t len = zoo_details_write(&self, &ticket, 0, UINT64_C(0x100000002a), line);
-    zoo_details_read(&self, line, len, 0, &details);
+    size_t len = hf__zk_details_write(&self, &ticket, 0, UINT64_C(0x100000002a), line);
+    hf__zk_details_read(&self, line, len, 0, &details);
     ck_assert_uint_eq(details.token, UINT64_C(0x100000002a));
     ck_assert_str_eq(details.note, "n");
     ck_assert_int_eq(details.kind, HF_READ);
@@ -209,7 +209,7 @@ END_TEST
 static int32_t clash(const char *child, int32_t kind)
 {
     struct zk_text names[] = { text("some-longer-name"), text(child) };
-    return zoo_kind_clash(LAYOUT_CURATOR, names, 2, kind);
+    return hf__zk_kind_clash(LAYOUT_CURATOR, names, 2, kind);
 }
 
 START_TEST(kinds_do_not_mix)
@@ -247,9 +247,9 @@ START_TEST(kazoo_locks_are_writers)
 {
     struct zk_text lock = text(HEX "__lock__0000000001");
     struct zk_text reader = text(HEX "__rlock__0000000001");
-    ck_assert_int_eq(zoo_kind_clash(LAYOUT_KAZOO, &lock, 1, HF_WRITE), 0);
-    ck_assert_int_eq(zoo_kind_clash(LAYOUT_KAZOO, &reader, 1, HF_MUTEX), 0);
-    ck_assert_int_eq(zoo_kind_clash(LAYOUT_KAZOO, &lock, 1, HF_PERMITS), HF_MUTEX);
+    ck_assert_int_eq(hf__zk_kind_clash(LAYOUT_KAZOO, &lock, 1, HF_WRITE), 0);
+    ck_assert_int_eq(hf__zk_kind_clash(LAYOUT_KAZOO, &reader, 1, HF_MUTEX), 0);
+    ck_assert_int_eq(hf__zk_kind_clash(LAYOUT_KAZOO, &lock, 1, HF_PERMITS), HF_MUTEX);
 }
 END_TEST
 
@@ -264,7 +264,7 @@ START_TEST(our_nodes_sort_behind_numbers)
     for (size_t i = 0; i < sizeof(nodes) / sizeof(nodes[0]); i++) {
         ck_assert_int_gt(strcmp(nodes[i] + 1, "9999999999"), 0);
         if (i < 6) /* and no name has such a path */
-            ck_assert(!folder_read(nodes[i], strlen(nodes[i]), name, &len));
+            ck_assert(!hf__zk_folder_read(nodes[i], strlen(nodes[i]), name, &len));
     }
 }
 END_TEST
@@ -274,16 +274,16 @@ END_TEST
 static uint32_t weight(enum layout layout, const char *name)
 {
     struct zk_text as_text = text(name);
-    return lease_weight(layout, &as_text);
+    return hf__zk_lease_weight(layout, &as_text);
 }
 
 START_TEST(leases_have_names_and_weights)
 {
     char name[NODE_SIZE];
-    lease_name(name, LAYOUT_CURATOR, &id, 3, 1);
+    hf__zk_lease_name_write(name, LAYOUT_CURATOR, &id, 3, 1);
     ck_assert_str_eq(name, "_c_" UUID "-lease-");
     ck_assert_uint_eq(weight(LAYOUT_CURATOR, "_c_" UUID "-lease-0000000001"), 1);
-    lease_name(name, LAYOUT_CURATOR, &id, UINT32_MAX, 0);
+    hf__zk_lease_name_write(name, LAYOUT_CURATOR, &id, UINT32_MAX, 0);
     ck_assert_str_eq(name, "_c_" UUID "-x4294967295-lease-");
     ck_assert_uint_lt(strlen(name) + 11, NODE_SIZE); /* with a number behind it */
     ck_assert_uint_eq(
@@ -292,9 +292,9 @@ START_TEST(leases_have_names_and_weights)
     ck_assert_uint_eq(weight(LAYOUT_CURATOR, "_c_" UUID "-x0-lease-0000000001"), 1);
     ck_assert_uint_eq(weight(LAYOUT_CURATOR, "_c_" UUID "-x99999999999-lease-01"), 1);
     ck_assert_uint_eq(weight(LAYOUT_CURATOR, "_c_" UUID "-x"), 1);
-    ck_assert_uint_eq(lease_nodes(1), 1);
-    ck_assert_uint_eq(lease_nodes(LEASE_NODES), LEASE_NODES);
-    ck_assert_uint_eq(lease_nodes(LEASE_NODES + 1), 1);
+    ck_assert_uint_eq(hf__zk_lease_node_count(1), 1);
+    ck_assert_uint_eq(hf__zk_lease_node_count(LEASE_NODES), LEASE_NODES);
+    ck_assert_uint_eq(hf__zk_lease_node_count(LEASE_NODES + 1), 1);
 }
 END_TEST
 
@@ -317,8 +317,8 @@ START_TEST(weights_of_strangers)
         ck_assert_uint_eq(weight(LAYOUT_CURATOR, ones[i]), 1);
     struct zk_text cut = text("_c_" UUID "-x1234");
     for (uint32_t left = 0, is = 1234; left < 4; left++, is /= 10, cut.len--)
-        ck_assert_uint_eq(lease_weight(LAYOUT_CURATOR, &cut), is);
-    ck_assert_uint_eq(lease_weight(LAYOUT_CURATOR, &cut), 1);
+        ck_assert_uint_eq(hf__zk_lease_weight(LAYOUT_CURATOR, &cut), is);
+    ck_assert_uint_eq(hf__zk_lease_weight(LAYOUT_CURATOR, &cut), 1);
     ck_assert_uint_eq(weight(LAYOUT_CURATOR, "_c_" UUID "-x90"), 90);
     ck_assert_uint_eq(weight(LAYOUT_CURATOR, "_c_" UUID "-x09z"), 9);
 }
@@ -327,11 +327,11 @@ END_TEST
 START_TEST(kazoo_leases_have_names_and_weights)
 {
     char name[NODE_SIZE];
-    lease_name(name, LAYOUT_KAZOO, &id, 1, 0);
+    hf__zk_lease_name_write(name, LAYOUT_KAZOO, &id, 1, 0);
     ck_assert_str_eq(name, HEX);
-    lease_name(name, LAYOUT_KAZOO, &id, 3, 2);
+    hf__zk_lease_name_write(name, LAYOUT_KAZOO, &id, 3, 2);
     ck_assert_str_eq(name, HEX "-2");
-    lease_name(name, LAYOUT_KAZOO, &id, 500, 0);
+    hf__zk_lease_name_write(name, LAYOUT_KAZOO, &id, 500, 0);
     ck_assert_str_eq(name, HEX "-x500");
     ck_assert_uint_eq(weight(LAYOUT_KAZOO, HEX), 1);
     ck_assert_uint_eq(weight(LAYOUT_KAZOO, HEX "-x500"), 500);
@@ -347,9 +347,9 @@ START_TEST(limits_come_back)
     for (size_t i = 0; i < 4; i++) {
         char line[LIMIT_SIZE];
         uint32_t limit = 0;
-        struct zk_text data = { line, limit_write(line, layouts[i / 2], kinds[i % 2],
-                                                  UINT32_MAX) };
-        ck_assert_int_eq(limit_read(layouts[i / 2], kinds[i % 2], &data, &limit),
+        struct zk_text data = { line, hf__zk_limit_write(line, layouts[i / 2],
+                                                         kinds[i % 2], UINT32_MAX) };
+        ck_assert_int_eq(hf__zk_limit_read(layouts[i / 2], kinds[i % 2], &data, &limit),
                          LIMIT_THERE);
         ck_assert_uint_eq(limit, UINT32_MAX);
     }
@@ -364,10 +364,11 @@ START_TEST(what_is_no_limit_is_left_alone)
     };
     struct zk_text none = text("");
     uint32_t limit = 0;
-    ck_assert_int_eq(limit_read(LAYOUT_CURATOR, HF_PERMITS, &none, &limit), LIMIT_NONE);
+    ck_assert_int_eq(hf__zk_limit_read(LAYOUT_CURATOR, HF_PERMITS, &none, &limit),
+                     LIMIT_NONE);
     for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
         struct zk_text data = text(others[i]);
-        ck_assert_int_eq(limit_read(LAYOUT_CURATOR, HF_PERMITS, &data, &limit),
+        ck_assert_int_eq(hf__zk_limit_read(LAYOUT_CURATOR, HF_PERMITS, &data, &limit),
                          LIMIT_FOREIGN);
     }
 }
@@ -376,17 +377,17 @@ END_TEST
 START_TEST(semaphores_have_folders)
 {
     struct lease_folders at;
-    ck_assert(lease_folders_write(&at, LAYOUT_CURATOR, HF_PERMITS, "a/b", 3));
+    ck_assert(hf__zk_lease_folders_write(&at, LAYOUT_CURATOR, HF_PERMITS, "a/b", 3));
     ck_assert_str_eq(at.base, "/a/b");
     ck_assert_str_eq(at.locks, "/a/b/locks");
     ck_assert_str_eq(at.leases, "/a/b/leases");
     hf__free(at.name);
-    ck_assert(lease_folders_write(&at, LAYOUT_CURATOR, HF_EXPIRING, "a/b", 3));
+    ck_assert(hf__zk_lease_folders_write(&at, LAYOUT_CURATOR, HF_EXPIRING, "a/b", 3));
     ck_assert_str_eq(at.name, "/a/b");
     ck_assert_str_eq(at.base, "/a/b/hf%expiring");
     ck_assert_str_eq(at.leases, "/a/b/hf%expiring/leases");
     hf__free(at.name);
-    ck_assert(lease_folders_write(&at, LAYOUT_KAZOO, HF_PERMITS, "a/b", 3));
+    ck_assert(hf__zk_lease_folders_write(&at, LAYOUT_KAZOO, HF_PERMITS, "a/b", 3));
     ck_assert_str_eq(at.locks, "/a/b-__lock__");
     ck_assert_str_eq(at.leases, "/a/b");
     hf__free(at.name);

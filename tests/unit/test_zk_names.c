@@ -19,10 +19,10 @@
 static void check_path(const char *name, size_t len, const char *wanted)
 {
     char path[FOLDER_SIZE], back[HF_NAME_MAX + 1];
-    size_t back_len, size = folder_write(path, name, len);
+    size_t back_len, size = hf__zk_folder_write(path, name, len);
     ck_assert_str_eq(path, wanted);
     ck_assert_uint_eq(size, strlen(path));
-    ck_assert(folder_read(path, size, back, &back_len));
+    ck_assert(hf__zk_folder_read(path, size, back, &back_len));
     ck_assert_uint_eq(back_len, len);
     ck_assert_mem_eq(back, name, len);
 }
@@ -61,11 +61,11 @@ END_TEST
 START_TEST(flat_paths)
 {
     char path[FOLDER_SIZE], back[HF_NAME_MAX + 1];
-    size_t len = flat_write(path, "a/b//c", 6);
+    size_t len = hf__zk_flat_path_write(path, "a/b//c", 6);
     ck_assert_str_eq(path, "/a%2Fb%2F%2Fc");
-    ck_assert(folder_read(path, len, back, &len));
+    ck_assert(hf__zk_folder_read(path, len, back, &len));
     ck_assert_str_eq(back, "a/b//c");
-    flat_write(path, "zookeeper", 9);
+    hf__zk_flat_path_write(path, "zookeeper", 9);
     ck_assert_str_eq(path, "/%7Aookeeper");
 }
 END_TEST
@@ -96,14 +96,14 @@ START_TEST(paths_of_nobody)
     char back[HF_NAME_MAX + 1], path[FOLDER_SIZE + 8];
     size_t len;
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
-        bool read = folder_read(wrong[i], strlen(wrong[i]), back, &len);
+        bool read = hf__zk_folder_read(wrong[i], strlen(wrong[i]), back, &len);
         bool fine = !strcmp(wrong[i], "/%2E") || !strcmp(wrong[i], "/a/%2E");
         ck_assert_msg(read == fine, "'%s'", wrong[i]);
     }
     memset(path, 'x', sizeof path);
     path[0] = '/';
-    ck_assert(folder_read(path, 1 + HF_NAME_MAX, back, &len));
-    ck_assert(!folder_read(path, 2 + HF_NAME_MAX, back, &len));
+    ck_assert(hf__zk_folder_read(path, 1 + HF_NAME_MAX, back, &len));
+    ck_assert(!hf__zk_folder_read(path, 2 + HF_NAME_MAX, back, &len));
 }
 END_TEST
 
@@ -143,15 +143,16 @@ START_TEST(paths_come_back)
     char name[HF_NAME_MAX + 1], path[FOLDER_SIZE], back[HF_NAME_MAX + 1];
     size_t back_len;
     for (int i = 0; i < MANY; i++) {
-        size_t len = name_make(&random, name), size = folder_write(path, name, len);
-        UNIT_ASSERT(folder_read(path, size, back, &back_len));
+        size_t len = name_make(&random, name),
+               size = hf__zk_folder_write(path, name, len);
+        UNIT_ASSERT(hf__zk_folder_read(path, size, back, &back_len));
         UNIT_ASSERT(back_len == len && memcmp(back, name, len) == 0);
         UNIT_ASSERT(strstr(path, "//") == NULL && strstr(path, "/./") == NULL);
         UNIT_ASSERT(path[size - 1] != '/' && strstr(path, "/../") == NULL);
     }
     memset(name, '%', HF_NAME_MAX);
-    ck_assert_uint_eq(folder_write(path, name, HF_NAME_MAX), FOLDER_SIZE - 1);
-    ck_assert(folder_read(path, FOLDER_SIZE - 1, back, &back_len));
+    ck_assert_uint_eq(hf__zk_folder_write(path, name, HF_NAME_MAX), FOLDER_SIZE - 1);
+    ck_assert(hf__zk_folder_read(path, FOLDER_SIZE - 1, back, &back_len));
 }
 END_TEST
 
@@ -163,7 +164,7 @@ END_TEST
 static struct node parsed(enum layout layout, const char *name)
 {
     struct node node;
-    node_parse(&node, layout, name, strlen(name));
+    hf__zk_node_parse(&node, layout, name, strlen(name));
     return node;
 }
 
@@ -215,10 +216,10 @@ START_TEST(nodes_end_with_their_length)
     for (size_t len = 0; len < sizeof(name) - 1; len++) {
         char *copy = malloc(len + 1);
         memcpy(copy, name, len);
-        node_parse(&node, LAYOUT_CURATOR, copy, len);
+        hf__zk_node_parse(&node, LAYOUT_CURATOR, copy, len);
         ck_assert_int_eq(node.form, NODE_OTHER);
         free(copy);
-        node_parse(&node, LAYOUT_CURATOR, name, len);
+        hf__zk_node_parse(&node, LAYOUT_CURATOR, name, len);
         ck_assert_int_eq(node.has_id, len >= 3 + strlen(UUID));
     }
 }
@@ -243,7 +244,8 @@ START_TEST(nodes_are_written)
         { LAYOUT_KAZOO, NODE_LEASE, "" },
     };
     for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
-        size_t len = node_write(name, forms[i].layout, forms[i].form, &node.id);
+        size_t len =
+            hf__zk_node_name_write(name, forms[i].layout, forms[i].form, &node.id);
         ck_assert_str_eq(name, forms[i].wanted);
         ck_assert_uint_eq(len, strlen(name));
     }
@@ -258,11 +260,11 @@ START_TEST(numbers_are_compared_as_texts)
     struct node last = parsed(LAYOUT_CURATOR, "lock-2147483647");
     struct node wrapped = parsed(LAYOUT_CURATOR, "lock--2147483648");
     struct node again = parsed(LAYOUT_CURATOR, "_c_" UUID "-__READ__0000000002");
-    ck_assert_int_lt(node_compare(&one, &two), 0);
-    ck_assert_int_gt(node_compare(&two, &one), 0);
-    ck_assert_int_lt(node_compare(&two, &last), 0);
-    ck_assert_int_lt(node_compare(&wrapped, &one), 0);
-    ck_assert_int_eq(node_compare(&two, &again), 0);
+    ck_assert_int_lt(hf__zk_node_compare(&one, &two), 0);
+    ck_assert_int_gt(hf__zk_node_compare(&two, &one), 0);
+    ck_assert_int_lt(hf__zk_node_compare(&two, &last), 0);
+    ck_assert_int_lt(hf__zk_node_compare(&wrapped, &one), 0);
+    ck_assert_int_eq(hf__zk_node_compare(&two, &again), 0);
 }
 END_TEST
 
@@ -281,8 +283,8 @@ static struct queue_view judged(enum layout layout, enum node_form form, size_t 
         texts[count] = (struct zk_text){ names[count], strlen(names[count]) };
     if (own != NO_NODE)
         node = parsed(layout, names[own]);
-    queue_judge(&view, layout, form, own == NO_NODE ? NULL : names[own],
-                own == NO_NODE ? 0 : strlen(names[own]), &node.id, texts, count);
+    hf__zk_queue_judge(&view, layout, form, own == NO_NODE ? NULL : names[own],
+                       own == NO_NODE ? 0 : strlen(names[own]), &node.id, texts, count);
     return view;
 }
 
@@ -366,10 +368,11 @@ START_TEST(own_nodes_are_found)
                                { "_c_" UUID "-lock-0000000002", 55 },
                                { "lock-0000000001", 15 } };
     struct node node = parsed(LAYOUT_CURATOR, "_c_" UUID "-lock-0000000002");
-    ck_assert_uint_eq(queue_find(LAYOUT_CURATOR, &node.id, names, 3), 1);
-    ck_assert_uint_eq(queue_find(LAYOUT_CURATOR, &node.id, names + 2, 1), NO_NODE);
+    ck_assert_uint_eq(hf__zk_queue_find(LAYOUT_CURATOR, &node.id, names, 3), 1);
+    ck_assert_uint_eq(hf__zk_queue_find(LAYOUT_CURATOR, &node.id, names + 2, 1),
+                      NO_NODE);
     node.id.word[0]++;
-    ck_assert_uint_eq(queue_find(LAYOUT_CURATOR, &node.id, names, 3), NO_NODE);
+    ck_assert_uint_eq(hf__zk_queue_find(LAYOUT_CURATOR, &node.id, names, 3), NO_NODE);
 }
 END_TEST
 

@@ -34,7 +34,7 @@ static int cell_set(struct keeper *me, struct hf_request *request, const char *f
     if (version != request->number)
         return hf__fail_code(why, HF_ESTALE);
     int what = !request->data ? ZK_OP_DELETE : found ? ZK_OP_SET : ZK_OP_CREATE;
-    struct zk_op *op = zoo_plan_add(plan, what, folder, NODE_CELL);
+    struct zk_op *op = hf__zk_plan_add(plan, what, folder, NODE_CELL);
     op->mode = ZK_PERSISTENT;
     op->version = found ? found->stat.version : -1;
     if (request->data) {
@@ -45,9 +45,9 @@ static int cell_set(struct keeper *me, struct hf_request *request, const char *f
     return 0;
 }
 
-void cell_ask(struct keeper *me, struct hf_request *request)
+void hf__zk_cell_ask(struct keeper *me, struct hf_request *request)
 {
     static const struct change_verb get = { NODE_CELL, HF_CELL, cell_get };
     static const struct change_verb set = { NODE_CELL, HF_CELL, cell_set };
-    zoo_change_ask(me, request, request->verb == HF_CELL_GET ? &get : &set);
+    hf__zk_change_ask(me, request, request->verb == HF_CELL_GET ? &get : &set);
 }

@@ -43,7 +43,7 @@ struct change {
     struct job job;
     const struct change_verb *verb;
     struct errand *errand; /* under way; NULL: none */
-    struct zoo_probe probe;
+    struct kind_probe probe;
     bool alone; /* the name serves no other kind */
     uint8_t rounds;
     char folder[FOLDER_SIZE];
@@ -131,7 +131,7 @@ static void note_unmade(struct keeper *me, const struct hf_id *id)
 static void change_done(struct keeper *me, struct job *job)
 {
     struct change *change = HF_CONTAINER(job, struct change, job);
-    zoo_probe_drop(me, &change->probe);
+    hf__zk_kind_probe_drop(me, &change->probe);
     if (change->errand)
         change->errand->change = NULL;
 }
@@ -139,13 +139,13 @@ static void change_done(struct keeper *me, struct job *job)
 static void change_answer(struct keeper *me, struct change *change, uint64_t result)
 {
     change->job.request->result = result;
-    job_end(me, &change->job, 0, NULL);
+    hf__zk_job_end(me, &change->job, 0, NULL);
 }
 
 static void change_fail(struct keeper *me, struct change *change, int rc,
                         const hf_error *why)
 {
-    job_end(me, &change->job, rc, why);
+    hf__zk_job_end(me, &change->job, rc, why);
 }
 
 /* True if the request was carried out before, or nobody can know: answered. */
@@ -171,8 +171,8 @@ static bool change_known(struct keeper *me, struct change *change)
 
 /* ---- Carrying it out ------------------------------------------------------------- */
 
-struct zk_op *zoo_plan_add(struct plan *plan, int what, const char *folder,
-                           const char *node)
+struct zk_op *hf__zk_plan_add(struct plan *plan, int what, const char *folder,
+                              const char *node)
 {
     struct zk_op *op = &plan->ops[plan->count];
     char *path = plan->paths[plan->count++];
@@ -185,7 +185,7 @@ struct zk_op *zoo_plan_add(struct plan *plan, int what, const char *folder,
 static void marker_path(const struct change *change, char path[PATH_SIZE])
 {
     char uuid[UUID_SIZE];
-    uuid_write(uuid, &change->job.request->id);
+    hf__zk_uuid_write(uuid, &change->job.request->id);
     snprintf(path, PATH_SIZE, "%s%s%.*s", change->folder, NODE_DONE, UUID_SIZE, uuid);
 }
 
@@ -209,7 +209,7 @@ static void parents_made(void *session, void *subject, uint64_t word,
     hf_error why;
     /* NONODE: one further up was reaped meanwhile; so once more. */
     bool fine = reply && (reply->error == ZK_NODEEXISTS || reply->error == ZK_NONODE);
-    int rc = fine ? 0 : zoo_reply_error(reply, gone, &why);
+    int rc = fine ? 0 : zk_reply_error(reply, gone, &why);
     if (rc == 0)
         change_look(me, change);
     else
@@ -229,7 +229,7 @@ static void change_again(struct keeper *me, struct change *change, size_t failed
              (error == ZK_NONODE && !folder))
         change_look(me, change); /* another client was quicker; or it was us */
     else if (error != ZK_OK)
-        change_fail(me, change, zoo_server_error(&reply, &why), &why);
+        change_fail(me, change, hf__zk_server_error(&reply, &why), &why);
 }
 
 static void errand_reply(void *session, void *subject, uint64_t word,
@@ -250,7 +250,7 @@ static void errand_reply(void *session, void *subject, uint64_t word,
     if (change)
         change->errand = NULL;
     /* An error with results is that of one of the operations. */
-    int rc = reply && reply->count ? 0 : zoo_reply_error(reply, gone, &why);
+    int rc = reply && reply->count ? 0 : zk_reply_error(reply, gone, &why);
     bool made = rc == 0 && reply->error == ZK_OK;
     size_t failed = rc == 0 && !made ? first_failure(reply) : 0;
     bool marked = !made && failed == 0 && rc == 0 && reply->error == ZK_NODEEXISTS;
@@ -318,7 +318,7 @@ static void change_plan(struct keeper *me, struct change *change,
 
 /* ---- Looking --------------------------------------------------------------------- */
 
-static void probe_done(struct keeper *me, struct zoo_probe *probe, int rc,
+static void probe_done(struct keeper *me, struct kind_probe *probe, int rc,
                        const hf_error *why)
 {
     struct change *change = HF_CONTAINER(probe, struct change, probe);
@@ -334,11 +334,12 @@ static void look_at_folder(struct keeper *me, struct change *change,
 {
     hf_error why;
     int32_t clash =
-        zoo_kind_clash(me->layout, reply->names, reply->count, change->verb->kind);
+        hf__zk_kind_clash(me->layout, reply->names, reply->count, change->verb->kind);
     if (clash == KIND_MAYBE) {
-        zoo_probe(me, &change->probe, change->folder, change->verb->kind, probe_done);
+        hf__zk_kind_probe(me, &change->probe, change->folder, change->verb->kind,
+                          probe_done);
     } else if (clash) {
-        change_fail(me, change, zoo_kind_mismatch(&why, clash, change->verb->kind),
+        change_fail(me, change, hf__zk_kind_mismatch(&why, clash, change->verb->kind),
                     &why);
     } else {
         change->alone = true;
@@ -368,7 +369,7 @@ static void look_reply(void *session, void *subject, uint64_t word,
     struct change *change = subject;
     hf_error why;
     bool absent = reply && reply->error == ZK_NONODE;
-    int rc = absent ? 0 : zoo_reply_error(reply, gone, &why);
+    int rc = absent ? 0 : zk_reply_error(reply, gone, &why);
     if (word == LOOK_MARKER) {
         if (reply)
             look_at_marker(me, change, reply);
@@ -401,15 +402,15 @@ static void change_look(struct keeper *me, struct change *change)
     zk_flush(me->zk);
 }
 
-void zoo_change_ask(struct keeper *me, struct hf_request *request,
-                    const struct change_verb *verb)
+void hf__zk_change_ask(struct keeper *me, struct hf_request *request,
+                       const struct change_verb *verb)
 {
-    struct job *job = job_begin(me, request, sizeof(struct change), change_done);
+    struct job *job = hf__zk_job_begin(me, request, sizeof(struct change), change_done);
     if (!job)
         return;
     struct change *change = HF_CONTAINER(job, struct change, job);
     change->verb = verb;
-    folder_write(change->folder, request->name, request->name_len);
+    hf__zk_folder_write(change->folder, request->name, request->name_len);
     if (!change_known(me, change))
         change_look(me, change);
 }

@@ -33,12 +33,12 @@ struct change_verb {
     plan_make *plan;
 };
 
-void zoo_change_ask(struct keeper *me, struct hf_request *request,
-                    const struct change_verb *verb);
+void hf__zk_change_ask(struct keeper *me, struct hf_request *request,
+                       const struct change_verb *verb);
 
 /* One more operation on a node in `folder`. */
-struct zk_op *zoo_plan_add(struct plan *plan, int what, const char *folder,
-                           const char *node);
+struct zk_op *hf__zk_plan_add(struct plan *plan, int what, const char *folder,
+                              const char *node);
 
 void zoo_errands_init(struct errands *errands);
 void zoo_errands_done(struct keeper *me);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The line of text in our nodes: written for tickets, read by inspections. Pure but for
- * zoo_self_init(), which asks for the names of host and boot.
+ * hf__zk_identity_init(), which asks for the names of host and boot.
  *
  * A lease is not written again when it is renewed, so what is left of it is the lease
  * counted from the beginning, or all of it where that is over: more than the truth and
@@ -50,16 +50,16 @@ static size_t encode(char *out, const char *text, size_t max)
     return (size_t)(at - out);
 }
 
-static void read_boot(char boot[ZOO_BOOT_SIZE])
+static void read_boot(char boot[ZK_BOOT_SIZE])
 {
     int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-    ssize_t got = fd >= 0 ? read(fd, boot, ZOO_BOOT_SIZE - 1) : 0;
-    boot[got == ZOO_BOOT_SIZE - 1 ? ZOO_BOOT_SIZE - 1 : 0] = '\0';
+    ssize_t got = fd >= 0 ? read(fd, boot, ZK_BOOT_SIZE - 1) : 0;
+    boot[got == ZK_BOOT_SIZE - 1 ? ZK_BOOT_SIZE - 1 : 0] = '\0';
     if (fd >= 0)
         close(fd);
 }
 
-void zoo_self_init(struct zoo_self *self, const char *program)
+void hf__zk_identity_init(struct zk_identity *self, const char *program)
 {
     char host[65] = "", encoded_host[3 * 64 + 1], encoded[3 * 64 + 1];
     read_boot(self->boot);
@@ -71,15 +71,16 @@ void zoo_self_init(struct zoo_self *self, const char *program)
     self->len = (size_t)len;
 }
 
-size_t zoo_details_write(const struct zoo_self *self, const struct hf_ticket *ticket,
-                         int64_t now_ns, uint64_t token, char line[ZOO_DETAILS_SIZE])
+size_t hf__zk_details_write(const struct zk_identity *self,
+                            const struct hf_ticket *ticket, int64_t now_ns,
+                            uint64_t token, char line[ZK_DETAILS_SIZE])
 {
     char note[3 * HF_NOTE_MAX + 1], given[32] = "";
     encode(note, ticket->note, HF_NOTE_MAX);
     if (token)
         snprintf(given, sizeof(given), " token=%" PRIu64, token);
     int len = snprintf(
-        line, ZOO_DETAILS_SIZE,
+        line, ZK_DETAILS_SIZE,
         "%s kind=%s permits=%u/%u ttl=%" PRId64 " since=%s:%" PRId64 "%s note=%s",
         self->text, kind_words[ticket->kind], ticket->permits, ticket->limit,
         ticket->ttl_ns / HF_NS_PER_MS, self->boot, now_ns / HF_NS_PER_MS, given, note);
@@ -165,7 +166,7 @@ static uint32_t count_at(const char *text, char **ret_end)
     return number < UINT32_MAX ? (uint32_t)number : UINT32_MAX;
 }
 
-static void read_permits(const char *line, struct zoo_details *ret)
+static void read_permits(const char *line, struct zk_details *ret)
 {
     size_t len;
     char *slash;
@@ -177,8 +178,8 @@ static void read_permits(const char *line, struct zoo_details *ret)
         ret->limit = count_at(slash + 1, &slash);
 }
 
-static void read_times(const struct zoo_self *self, const char *line, int64_t now_ns,
-                       struct zoo_details *ret)
+static void read_times(const struct zk_identity *self, const char *line, int64_t now_ns,
+                       struct zk_details *ret)
 {
     size_t len, boot = strlen(self->boot);
     const char *value = value_of(line, "since", &len);
@@ -195,12 +196,12 @@ static void read_times(const struct zoo_self *self, const char *line, int64_t no
         ret->left_ms = ttl - ret->since_ms;
 }
 
-void zoo_details_read(const struct zoo_self *self, const char *data, size_t len,
-                      int64_t now_ns, struct zoo_details *ret)
+void hf__zk_details_read(const struct zk_identity *self, const char *data, size_t len,
+                         int64_t now_ns, struct zk_details *ret)
 {
-    char line[ZOO_DETAILS_SIZE];
+    char line[ZK_DETAILS_SIZE];
     size_t word = sizeof(first_word) - 1;
-    *ret = (struct zoo_details){
+    *ret = (struct zk_details){
         .permits = 1, .limit = 1, .since_ms = -1, .left_ms = HF_FOREVER
     };
     bool fits = len >= word && len < sizeof(line);

@@ -17,26 +17,27 @@
 #include "../../../include/holdfast/backend.h"
 
 enum {
-    ZOO_BOOT_SIZE = 9,      /* eight digits and a NUL */
-    ZOO_SELF_SIZE = 512,    /* host, pid and program */
-    ZOO_DETAILS_SIZE = 1024 /* a whole line */
+    ZK_BOOT_SIZE = 9,       /* eight digits and a NUL */
+    ZK_IDENTITY_SIZE = 512, /* host, pid and program */
+    ZK_DETAILS_SIZE = 1024  /* a whole line */
 };
 
 /* Who we are; written once per session. */
-struct zoo_self {
-    char boot[ZOO_BOOT_SIZE];
-    char text[ZOO_SELF_SIZE]; /* "holdfast host=... pid=... program=..." */
+struct zk_identity {
+    char boot[ZK_BOOT_SIZE];
+    char text[ZK_IDENTITY_SIZE]; /* "holdfast host=... pid=... program=..." */
     size_t len;
 };
 
-void zoo_self_init(struct zoo_self *self, const char *program);
+void hf__zk_identity_init(struct zk_identity *self, const char *program);
 
 /* The line of a ticket. `token`: of a hold whose node is younger than its grant, else
  * 0. Returns its length; there is a NUL behind it. */
-size_t zoo_details_write(const struct zoo_self *self, const struct hf_ticket *ticket,
-                         int64_t now_ns, uint64_t token, char line[ZOO_DETAILS_SIZE]);
+size_t hf__zk_details_write(const struct zk_identity *self,
+                            const struct hf_ticket *ticket, int64_t now_ns,
+                            uint64_t token, char line[ZK_DETAILS_SIZE]);
 
-struct zoo_details {
+struct zk_details {
     bool ours; /* written by holdfast */
     int kind;  /* 0 if it does not say */
     uint32_t permits, limit;
@@ -48,7 +49,7 @@ struct zoo_details {
     char note[HF_NOTE_MAX + 1];
 };
 
-void zoo_details_read(const struct zoo_self *self, const char *data, size_t len,
-                      int64_t now_ns, struct zoo_details *ret);
+void hf__zk_details_read(const struct zk_identity *self, const char *data, size_t len,
+                         int64_t now_ns, struct zk_details *ret);
 
 #endif

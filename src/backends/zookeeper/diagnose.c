@@ -82,7 +82,7 @@ static void diagnose_list(struct keeper *me, struct survey *survey,
     bool mutex = false, rw = false;
     for (size_t i = 0; i < reply->count; i++) {
         struct node node;
-        node_parse(&node, me->layout, reply->names[i].at, reply->names[i].len);
+        hf__zk_node_parse(&node, me->layout, reply->names[i].at, reply->names[i].len);
         mutex |= node.form == NODE_LOCK;
         rw |= node.form == NODE_READ || node.form == NODE_WRITE;
         if (node.form != NODE_OTHER &&
@@ -94,7 +94,7 @@ static void diagnose_list(struct keeper *me, struct survey *survey,
         oddity_add(&found->mixed, sight, &reply->names[0]);
     for (size_t i = 0; (mutex || rw) && i < reply->count; i++) {
         struct node node;
-        node_parse(&node, me->layout, reply->names[i].at, reply->names[i].len);
+        hf__zk_node_parse(&node, me->layout, reply->names[i].at, reply->names[i].len);
         if (node.form == NODE_OTHER && comes_first(&reply->names[i]))
             oddity_add(&found->strays, sight, &reply->names[i]);
     }
@@ -202,7 +202,7 @@ static void diagnose_end(struct keeper *me, struct survey *survey)
     judge_servers(me, survey);
     judge_distance(me, survey);
     judge_names(me, survey);
-    job_end(me, &survey->job, 0, NULL);
+    hf__zk_job_end(me, &survey->job, 0, NULL);
 }
 
 static void ping_done(void *session, void *subject, uint64_t word,
@@ -243,7 +243,7 @@ static void config_done(void *session, void *subject, uint64_t word,
     survey_done(session, subject, word, reply ? &fine : NULL, sent_ns, gone);
 }
 
-void diagnose_ask(struct keeper *me, struct hf_request *request)
+void hf__zk_diagnose(struct keeper *me, struct hf_request *request)
 {
     struct survey *survey =
         survey_begin(me, request, true, diagnose_tell, diagnose_end);
@@ -253,7 +253,7 @@ void diagnose_ask(struct keeper *me, struct hf_request *request)
     survey->victim = hf__alloc(sizeof(struct diagnosis));
     if (!survey->victim) {
         hf__fail_code(&why, HF_ENOMEM);
-        job_end(me, &survey->job, HF_ENOMEM, &why);
+        hf__zk_job_end(me, &survey->job, HF_ENOMEM, &why);
         return;
     }
     diagnosis_of(survey)->servers = -1;

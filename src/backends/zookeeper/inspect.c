@@ -17,21 +17,20 @@
 #include <string.h>
 
 static void read_details(struct keeper *me, const struct zk_reply *reply,
-                         struct zoo_details *ret)
+                         struct zk_details *ret)
 {
-    zoo_details_read(&me->self, reply->data.len ? reply->data.at : "", reply->data.len,
-                     me->host->ops->now(me->host), ret);
+    hf__zk_details_read(&me->self, reply->data.len ? reply->data.at : "",
+                        reply->data.len, me->host->ops->now(me->host), ret);
 }
 
-static uint64_t token_of(const struct zk_reply *reply,
-                         const struct zoo_details *details)
+static uint64_t token_of(const struct zk_reply *reply, const struct zk_details *details)
 {
     return details->token ? details->token : (uint64_t)reply->stat.czxid;
 }
 
 /* A lock's name may end in "locks": then it lies where the queue of a semaphore would.
  * Our own nodes say what they are. */
-static bool belongs(const struct sight *sight, const struct zoo_details *details)
+static bool belongs(const struct sight *sight, const struct zk_details *details)
 {
     bool counts = details->kind == HF_PERMITS || details->kind == HF_EXPIRING;
     bool counted = sight->kind == HF_PERMITS || sight->kind == HF_EXPIRING;
@@ -73,7 +72,7 @@ static void tell_object(struct keeper *me, struct survey *survey,
     me->host->ops->entry(me->host, survey->job.request, &entry);
 }
 
-static int32_t entry_kind(const struct sight *sight, const struct zoo_details *details)
+static int32_t entry_kind(const struct sight *sight, const struct zk_details *details)
 {
     bool mutex = sight->kind == HF_MUTEX && details->kind >= HF_MUTEX &&
                  details->kind <= HF_WRITE;
@@ -84,7 +83,7 @@ static void tell_person(struct keeper *me, struct survey *survey,
                         const struct sight *sight, const struct zk_reply *reply,
                         const char *name)
 {
-    struct zoo_details details;
+    struct zk_details details;
     bool holds = sight->role == HF_HOLDER;
     read_details(me, reply, &details);
     if (!belongs(sight, &details))
@@ -123,10 +122,10 @@ static void inspect_tell(struct keeper *me, struct survey *survey,
 
 static void inspect_end(struct keeper *me, struct survey *survey)
 {
-    job_end(me, &survey->job, 0, NULL);
+    hf__zk_job_end(me, &survey->job, 0, NULL);
 }
 
-void inspect_ask(struct keeper *me, struct hf_request *request)
+void hf__zk_inspect(struct keeper *me, struct hf_request *request)
 {
     struct survey *survey =
         survey_begin(me, request, request->prefix, inspect_tell, inspect_end);
@@ -143,7 +142,7 @@ static zk_done victims_listed;
 static void evict_tell(struct keeper *me, struct survey *survey,
                        const struct sight *sight, const struct zk_reply *reply)
 {
-    struct zoo_details details;
+    struct zk_details details;
     if (sight->role != HF_HOLDER || survey->victim)
         return;
     read_details(me, reply, &details);
@@ -171,16 +170,16 @@ static void evict_fail(struct keeper *me, struct survey *survey)
 {
     hf_error why;
     int rc = hf__fail(&why, HF_ENOENT, "it has been released meanwhile");
-    job_end(me, &survey->job, rc, &why);
+    hf__zk_job_end(me, &survey->job, rc, &why);
 }
 
 static void evicted(struct keeper *me, struct survey *survey)
 {
     struct node node;
     const char *name = strrchr(survey->victim, '/') + 1;
-    node_parse(&node, me->layout, name, strlen(name));
+    hf__zk_node_parse(&node, me->layout, name, strlen(name));
     if (survey->found)
-        job_end(me, &survey->job, 0, NULL);
+        hf__zk_job_end(me, &survey->job, 0, NULL);
     else if (node.has_id && survey->rounds++ < EVICT_ROUNDS)
         victims_list(me, survey);
     else
@@ -201,8 +200,8 @@ static bool is_victim(struct keeper *me, const struct survey *survey,
 {
     const char *own = strrchr(survey->victim, '/') + 1;
     struct node victim, node;
-    node_parse(&victim, me->layout, own, strlen(own));
-    node_parse(&node, me->layout, name->at, name->len);
+    hf__zk_node_parse(&victim, me->layout, own, strlen(own));
+    hf__zk_node_parse(&node, me->layout, name->at, name->len);
     return node.has_id && (size_t)(own - survey->victim) + name->len < PATH_SIZE &&
            memcmp(&node.id, &victim.id, sizeof(node.id)) == 0;
 }
@@ -220,9 +219,9 @@ static void victims_listed(void *session, void *subject, uint64_t word,
     size_t count = 0;
     hf_error why;
     bool left = reply && reply->error == ZK_NONODE; /* the folder has gone with it */
-    int rc = left ? 0 : zoo_reply_error(reply, gone, &why);
+    int rc = left ? 0 : zk_reply_error(reply, gone, &why);
     if (rc != 0) {
-        job_end(me, &survey->job, rc, &why);
+        hf__zk_job_end(me, &survey->job, rc, &why);
         return;
     }
     survey_expect(survey);
@@ -256,13 +255,13 @@ static void evict_end(struct keeper *me, struct survey *survey)
     }
     if (!survey->victim) {
         int rc = hf__fail(&why, HF_ENOENT, "nobody holds it with that token");
-        job_end(me, &survey->job, rc, &why);
+        hf__zk_job_end(me, &survey->job, rc, &why);
         return;
     }
     const char *name = strrchr(survey->victim, '/') + 1;
     survey->end = evicted;
     survey->rounds = 0;
-    node_parse(&node, me->layout, name, strlen(name));
+    hf__zk_node_parse(&node, me->layout, name, strlen(name));
     if (node.has_id) {
         victims_list(me, survey);
         return;
@@ -271,7 +270,7 @@ static void evict_end(struct keeper *me, struct survey *survey)
     zk_delete(me->zk, survey->victim, -1, victim_deleted, survey, 0);
 }
 
-void evict_ask(struct keeper *me, struct hf_request *request)
+void hf__zk_evict(struct keeper *me, struct hf_request *request)
 {
     struct survey *survey = survey_begin(me, request, false, evict_tell, evict_end);
     if (survey)
@@ -285,7 +284,7 @@ static void revoke_tell(struct keeper *me, struct survey *survey,
 {
     static const char word[] = "__REVOKE__";
     const struct hf_request *request = survey->job.request;
-    struct zoo_details details;
+    struct zk_details details;
     if (sight->role != HF_HOLDER)
         return;
     read_details(me, reply, &details);
@@ -301,12 +300,13 @@ static void revoke_end(struct keeper *me, struct survey *survey)
 {
     hf_error why;
     if (survey->found)
-        job_end(me, &survey->job, 0, NULL);
+        hf__zk_job_end(me, &survey->job, 0, NULL);
     else
-        job_end(me, &survey->job, hf__fail(&why, HF_ENOENT, "nobody holds it"), &why);
+        hf__zk_job_end(me, &survey->job, hf__fail(&why, HF_ENOENT, "nobody holds it"),
+                       &why);
 }
 
-void revoke_ask(struct keeper *me, struct hf_request *request)
+void hf__zk_revoke(struct keeper *me, struct hf_request *request)
 {
     struct survey *survey = survey_begin(me, request, false, revoke_tell, revoke_end);
     if (survey)

@@ -34,7 +34,7 @@ static int32_t child_kind(enum layout layout, const struct zk_text *name,
         return HF_LATCH;
     if (is(name, NODE_CELL))
         return HF_CELL;
-    node_place(&node, layout, name->at, name->len);
+    hf__zk_node_parse_number(&node, layout, name->at, name->len);
     if (node.form == NODE_READ || node.form == NODE_WRITE)
         return HF_READ;
     return node.form == NODE_LOCK ? HF_MUTEX : 0;
@@ -50,8 +50,8 @@ static bool may_meet(enum layout layout, int32_t one, int32_t other)
     return a == b;
 }
 
-int32_t zoo_kind_clash(enum layout layout, const struct zk_text *names, size_t count,
-                       int32_t kind)
+int32_t hf__zk_kind_clash(enum layout layout, const struct zk_text *names, size_t count,
+                          int32_t kind)
 {
     int32_t answer = 0;
     for (size_t i = 0; i < count; i++) {
@@ -66,7 +66,7 @@ int32_t zoo_kind_clash(enum layout layout, const struct zk_text *names, size_t c
     return answer;
 }
 
-int zoo_kind_mismatch(hf_error *why, int32_t there, int32_t asked)
+int hf__zk_kind_mismatch(hf_error *why, int32_t there, int32_t asked)
 {
     static const char *const words[] = {
         "mutex",           "mutex",
@@ -98,7 +98,8 @@ static bool somebody(enum layout layout, const struct zk_reply *reply)
 {
     for (size_t i = 0; i < reply->count; i++) {
         struct node node;
-        node_place(&node, layout, reply->names[i].at, reply->names[i].len);
+        hf__zk_node_parse_number(&node, layout, reply->names[i].at,
+                                 reply->names[i].len);
         if (node.form == NODE_LOCK || node.form == NODE_LEASE)
             return true;
     }
@@ -111,7 +112,7 @@ static void probe_reply(void *session, void *subject, uint64_t word,
 {
     (void)sent_ns;
     struct keeper *me = session;
-    struct zoo_probe *probe = subject;
+    struct kind_probe *probe = subject;
     hf_error why;
     if (!reply)
         probe->rc = gone->code;
@@ -121,19 +122,19 @@ static void probe_reply(void *session, void *subject, uint64_t word,
         return;
     int rc = probe->rc;
     if (rc == 0 && probe->clash)
-        rc = zoo_kind_mismatch(&why, probe->clash, probe->kind);
+        rc = hf__zk_kind_mismatch(&why, probe->clash, probe->kind);
     else if (rc != 0)
         hf__fail_code(&why, rc);
     probe->done(me, probe, rc, &why);
 }
 
 /* Answers may come inside the calls, and the last one may end the probe. */
-void zoo_probe(struct keeper *me, struct zoo_probe *probe, const char *folder,
-               int32_t kind, zoo_probe_done *done)
+void hf__zk_kind_probe(struct keeper *me, struct kind_probe *probe, const char *folder,
+                       int32_t kind, kind_probe_done *done)
 {
     char path[PATH_SIZE];
     bool ours[INSIDE];
-    *probe = (struct zoo_probe){ .done = done, .kind = kind };
+    *probe = (struct kind_probe){ .done = done, .kind = kind };
     for (size_t i = 0; i < INSIDE; i++) {
         ours[i] = hf__family(inside[i].kind) == hf__family(kind);
         probe->left += !ours[i];
@@ -148,7 +149,7 @@ void zoo_probe(struct keeper *me, struct zoo_probe *probe, const char *folder,
     zk_flush(me->zk);
 }
 
-void zoo_probe_drop(struct keeper *me, struct zoo_probe *probe)
+void hf__zk_kind_probe_drop(struct keeper *me, struct kind_probe *probe)
 {
     if (probe->left)
         zk_forget(me->zk, probe);

@@ -32,27 +32,28 @@
 #define KIND_MAYBE (-1)
 
 /* What of another family than that of `kind` the children of a folder show: 0 for
- * nothing, a kind, or KIND_MAYBE if only zoo_probe() can tell. */
-int32_t zoo_kind_clash(enum layout layout, const struct zk_text *names, size_t count,
-                       int32_t kind);
+ * nothing, a kind, or KIND_MAYBE if only hf__zk_kind_probe() can tell. */
+int32_t hf__zk_kind_clash(enum layout layout, const struct zk_text *names, size_t count,
+                          int32_t kind);
 
 /* HF_EMISMATCH, with a sentence that says both. */
-int zoo_kind_mismatch(hf_error *why, int32_t there, int32_t asked);
+int hf__zk_kind_mismatch(hf_error *why, int32_t there, int32_t asked);
 
 /* Looks into the folders of semaphores. Lives in what it works for; zeroed is idle. */
-struct zoo_probe;
-typedef void zoo_probe_done(struct keeper *me, struct zoo_probe *probe, int rc,
-                            const hf_error *why); /* 0, HF_EMISMATCH, or no answer */
-struct zoo_probe {
-    zoo_probe_done *done;
+struct kind_probe;
+typedef void kind_probe_done(struct keeper *me, struct kind_probe *probe, int rc,
+                             const hf_error *why); /* 0, HF_EMISMATCH, or no answer */
+struct kind_probe {
+    kind_probe_done *done;
     int32_t kind;  /* that is asked for */
     int32_t clash; /* found; 0 for nothing */
     uint8_t left;  /* answers to come */
     int rc;
 };
 
-void zoo_probe(struct keeper *me, struct zoo_probe *probe, const char *folder,
-               int32_t kind, zoo_probe_done *done);
-void zoo_probe_drop(struct keeper *me, struct zoo_probe *probe); /* no answer comes */
+void hf__zk_kind_probe(struct keeper *me, struct kind_probe *probe, const char *folder,
+                       int32_t kind, kind_probe_done *done);
+void hf__zk_kind_probe_drop(struct keeper *me,
+                            struct kind_probe *probe); /* no answer comes */
 
 #endif

@@ -56,9 +56,9 @@ static int latch_set(struct keeper *me, struct hf_request *request, const char *
         return HF_ECORRUPT;
     if (found)
         return hf__fail(why, HF_EBUSY, "the latch is counting: %" PRIu64 " left", left);
-    plan_left(plan, zoo_plan_add(plan, ZK_OP_CREATE, folder, NODE_LATCH),
+    plan_left(plan, hf__zk_plan_add(plan, ZK_OP_CREATE, folder, NODE_LATCH),
               request->number);
-    zoo_plan_add(plan, ZK_OP_CREATE, folder, NODE_GATE);
+    hf__zk_plan_add(plan, ZK_OP_CREATE, folder, NODE_GATE);
     return 0;
 }
 
@@ -82,24 +82,24 @@ static int latch_down(struct keeper *me, struct hf_request *request, const char 
         return HF_ECORRUPT;
     bool opens = left <= request->number;
     struct zk_op *op =
-        zoo_plan_add(plan, opens ? ZK_OP_DELETE : ZK_OP_SET, folder, NODE_LATCH);
+        hf__zk_plan_add(plan, opens ? ZK_OP_DELETE : ZK_OP_SET, folder, NODE_LATCH);
     op->version = found->stat.version;
     if (opens)
-        zoo_plan_add(plan, ZK_OP_DELETE, folder, NODE_GATE);
+        hf__zk_plan_add(plan, ZK_OP_DELETE, folder, NODE_GATE);
     else
         plan_left(plan, op, left - request->number);
     return 0;
 }
 
-void latch_ask(struct keeper *me, struct hf_request *request)
+void hf__zk_latch_ask(struct keeper *me, struct hf_request *request)
 {
     static const struct change_verb set = { NODE_LATCH, HF_LATCH, latch_set };
     static const struct change_verb get = { NODE_LATCH, HF_LATCH, latch_get };
     static const struct change_verb down = { NODE_LATCH, HF_LATCH, latch_down };
-    zoo_change_ask(me, request,
-                   request->verb == HF_LATCH_SET   ? &set
-                   : request->verb == HF_LATCH_GET ? &get
-                                                   : &down);
+    hf__zk_change_ask(me, request,
+                      request->verb == HF_LATCH_SET   ? &set
+                      : request->verb == HF_LATCH_GET ? &get
+                                                      : &down);
 }
 
 /* ---- Waiting --------------------------------------------------------------------- */
@@ -109,7 +109,7 @@ enum { CALL_GATE = 1, CALL_FOLDER, CALL_NODE, CALL_LEAVE };
 struct wait {
     struct stay stay;
     struct watcher watcher;
-    struct zoo_probe probe;
+    struct kind_probe probe;
     int64_t gate;   /* czxid of the gate we wait for; 0: not known yet */
     bool has_node;  /* P/hf%wait-.. is there, or may be */
     bool node_sure; /* it is there */
@@ -141,7 +141,7 @@ static void gate_fired(struct keeper *me, struct watcher *watcher,
  * of a latch that others were told is set. */
 static void wait_look(struct keeper *me, struct wait *wait)
 {
-    watch_set(me, &wait->watcher, wait->gate_path, gate_fired);
+    hf__zk_watcher_set(me, &wait->watcher, wait->gate_path, gate_fired);
     wait->stay.calls++;
     zk_gather(me->zk);
     if (!wait->gate)
@@ -152,7 +152,7 @@ static void wait_look(struct keeper *me, struct wait *wait)
 
 static void wait_leave(struct keeper *me, struct wait *wait)
 {
-    watch_end(me, &wait->watcher);
+    hf__zk_watcher_end(me, &wait->watcher);
     if (!wait->has_node) {
         stay_left(me, &wait->stay, HF_GONE);
         return;
@@ -166,7 +166,7 @@ static void wait_open(struct keeper *me, struct wait *wait)
 {
     struct hf_ticket *ticket = wait->stay.ticket;
     struct hf_grant grant = { .token = (uint64_t)wait->gate + 1, .span = 1 };
-    watch_end(me, &wait->watcher);
+    hf__zk_watcher_end(me, &wait->watcher);
     if (wait->has_node)
         litter_add(me, wait->node, strlen(wait->node));
     ticket->store[0] = 0;
@@ -182,26 +182,26 @@ static void wait_fail(struct keeper *me, struct wait *wait, const hf_error *why)
     if (!open && wait->has_node)
         litter_add(me, wait->node, strlen(wait->node));
     if (!open)
-        watch_end(me, &wait->watcher);
+        hf__zk_watcher_end(me, &wait->watcher);
     stay_failed(me, &wait->stay, why);
 }
 
 static void wait_queue(struct keeper *me, struct wait *wait)
 {
-    char line[ZOO_DETAILS_SIZE];
+    char line[ZK_DETAILS_SIZE];
     if (wait->node_sure) {
         stay_queued(me, &wait->stay);
         return;
     }
-    size_t len = zoo_details_write(&me->self, wait->stay.ticket,
-                                   me->host->ops->now(me->host), 0, line);
+    size_t len = hf__zk_details_write(&me->self, wait->stay.ticket,
+                                      me->host->ops->now(me->host), 0, line);
     wait->has_node = true;
     wait->stay.calls++;
     zk_create(me->zk, wait->node, line, len, ZK_EPHEMERAL, wait_reply, &wait->stay,
               CALL_NODE);
 }
 
-static void probe_done(struct keeper *me, struct zoo_probe *probe, int rc,
+static void probe_done(struct keeper *me, struct kind_probe *probe, int rc,
                        const hf_error *why)
 {
     struct wait *wait = HF_CONTAINER(probe, struct wait, probe);
@@ -218,11 +218,11 @@ static void folder_reply(struct keeper *me, struct wait *wait,
                          const struct zk_reply *reply)
 {
     hf_error why;
-    int32_t clash = zoo_kind_clash(me->layout, reply->names, reply->count, HF_LATCH);
+    int32_t clash = hf__zk_kind_clash(me->layout, reply->names, reply->count, HF_LATCH);
     if (clash == KIND_MAYBE) {
-        zoo_probe(me, &wait->probe, wait->folder, HF_LATCH, probe_done);
+        hf__zk_kind_probe(me, &wait->probe, wait->folder, HF_LATCH, probe_done);
     } else if (clash) {
-        zoo_kind_mismatch(&why, clash, HF_LATCH);
+        hf__zk_kind_mismatch(&why, clash, HF_LATCH);
         wait_fail(me, wait, &why);
     } else {
         wait_open(me, wait);
@@ -234,14 +234,14 @@ static void gate_reply(struct keeper *me, struct wait *wait,
 {
     bool absent = reply->error == ZK_NONODE;
     if (absent)
-        watch_void(&wait->watcher);
+        hf__zk_watcher_drop(&wait->watcher);
     if (wait->gate && (absent || reply->stat.czxid != wait->gate)) {
         wait_open(me, wait);
     } else if (absent) {
         wait->stay.calls++;
         zk_children(me->zk, wait->folder, false, wait_reply, &wait->stay, CALL_FOLDER);
     } else if (wait->stay.ticket->flags & HF_TICKET_TRY) {
-        watch_end(me, &wait->watcher);
+        hf__zk_watcher_end(me, &wait->watcher);
         stay_busy(me, &wait->stay);
     } else {
         wait->gate = reply->stat.czxid;
@@ -282,7 +282,7 @@ static void wait_reply(void *session, void *subject, uint64_t word,
     struct wait *wait = wait_of(subject);
     hf_error why;
     wait->stay.calls--;
-    int rc = zoo_reply_error(reply, gone, &why);
+    int rc = zk_reply_error(reply, gone, &why);
     bool absent = reply && reply->error == ZK_NONODE;
     if (word == CALL_LEAVE) {
         left_reply(me, wait, reply);
@@ -292,7 +292,7 @@ static void wait_reply(void *session, void *subject, uint64_t word,
         node_reply(me, wait, reply, &why);
     } else if (rc != 0 && !absent) {
         if (word == CALL_GATE)
-            watch_void(&wait->watcher);
+            hf__zk_watcher_drop(&wait->watcher);
         wait_fail(me, wait, &why);
     } else if (word == CALL_GATE) {
         gate_reply(me, wait, reply);
@@ -333,8 +333,8 @@ static void wait_expired(struct keeper *me, struct stay *stay)
 static void wait_done(struct keeper *me, struct stay *stay)
 {
     struct wait *wait = wait_of(stay);
-    zoo_probe_drop(me, &wait->probe);
-    watch_end(me, &wait->watcher);
+    hf__zk_kind_probe_drop(me, &wait->probe);
+    hf__zk_watcher_end(me, &wait->watcher);
     hf__free(wait->folder);
 }
 
@@ -351,21 +351,21 @@ static bool wait_name(struct wait *wait)
 {
     const struct hf_ticket *ticket = wait->stay.ticket;
     char folder[FOLDER_SIZE], uuid[UUID_SIZE];
-    size_t len = folder_write(folder, ticket->name, ticket->name_len);
+    size_t len = hf__zk_folder_write(folder, ticket->name, ticket->name_len);
     size_t room = len + sizeof(NODE_WAIT) + UUID_SIZE;
     wait->folder = hf__alloc(3 * room);
     if (!wait->folder)
         return false;
     wait->gate_path = wait->folder + room;
     wait->node = wait->gate_path + room;
-    uuid_write(uuid, &ticket->id);
+    hf__zk_uuid_write(uuid, &ticket->id);
     snprintf(wait->folder, room, "%s", folder);
     snprintf(wait->gate_path, room, "%s%s", folder, NODE_GATE);
     snprintf(wait->node, room, "%s%s%.*s", folder, NODE_WAIT, UUID_SIZE, uuid);
     return true;
 }
 
-void latch_attempt(struct keeper *me, struct hf_ticket *ticket)
+void hf__zk_latch_attempt(struct keeper *me, struct hf_ticket *ticket)
 {
     struct hf_grant grant = { .token = 1, .span = 1 };
     hf_error why;

@@ -11,11 +11,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool lease_folders_write(struct lease_folders *folders, enum layout layout,
-                         int32_t kind, const char *name, size_t len)
+bool hf__zk_lease_folders_write(struct lease_folders *folders, enum layout layout,
+                                int32_t kind, const char *name, size_t len)
 {
     char path[FOLDER_SIZE];
-    size_t room = folder_write(path, name, len) + 32;
+    size_t room = hf__zk_folder_write(path, name, len) + 32;
     const char *under = kind == HF_EXPIRING ? FOLDER_EXPIRING : "";
     folders->name = hf__alloc(4 * room);
     if (!folders->name)
@@ -35,7 +35,7 @@ bool lease_folders_write(struct lease_folders *folders, enum layout layout,
     return true;
 }
 
-uint32_t lease_nodes(uint32_t permits)
+uint32_t hf__zk_lease_node_count(uint32_t permits)
 {
     return permits <= LEASE_NODES ? permits : 1;
 }
@@ -55,15 +55,15 @@ static void kazoo_name(char out[NODE_SIZE], const struct hf_id *id, uint32_t per
         snprintf(out, NODE_SIZE, "%s", hex);
 }
 
-void lease_name(char out[NODE_SIZE], enum layout layout, const struct hf_id *id,
-                uint32_t permits, uint32_t index)
+void hf__zk_lease_name_write(char out[NODE_SIZE], enum layout layout,
+                             const struct hf_id *id, uint32_t permits, uint32_t index)
 {
     char uuid[UUID_SIZE], heavy[16] = "";
     if (layout == LAYOUT_KAZOO) {
         kazoo_name(out, id, permits, index);
         return;
     }
-    uuid_write(uuid, id);
+    hf__zk_uuid_write(uuid, id);
     if (permits > LEASE_NODES)
         snprintf(heavy, sizeof(heavy), "-x%u", permits);
     snprintf(out, NODE_SIZE, "_c_%.*s%s-lease-", UUID_SIZE, uuid, heavy);
@@ -87,10 +87,10 @@ static uint32_t weight_behind(const struct zk_text *name, size_t at)
 
 /* Curator counts whatever lies in the folder of leases, so we do too. In kazoo's the
  * folders of longer names may lie as well. */
-uint32_t lease_weight(enum layout layout, const struct zk_text *name)
+uint32_t hf__zk_lease_weight(enum layout layout, const struct zk_text *name)
 {
     struct node node;
-    node_parse(&node, layout, name->at, name->len);
+    hf__zk_node_parse(&node, layout, name->at, name->len);
     if (layout != LAYOUT_KAZOO)
         return node.has_id ? weight_behind(name, 3 + UUID_SIZE) : 1;
     return node.has_id && node.form == NODE_OTHER ? weight_behind(name, 32) : 0;
@@ -105,8 +105,8 @@ static const char *limit_words(enum layout layout, int32_t kind)
     return kind == HF_EXPIRING ? "holdfast expiring limit=" : "holdfast permits limit=";
 }
 
-enum limit_state limit_read(enum layout layout, int32_t kind,
-                            const struct zk_text *data, uint32_t *ret_limit)
+enum limit_state hf__zk_limit_read(enum layout layout, int32_t kind,
+                                   const struct zk_text *data, uint32_t *ret_limit)
 {
     char text[LIMIT_SIZE];
     uint64_t number;
@@ -125,8 +125,8 @@ enum limit_state limit_read(enum layout layout, int32_t kind,
     return LIMIT_THERE;
 }
 
-size_t limit_write(char out[LIMIT_SIZE], enum layout layout, int32_t kind,
-                   uint32_t limit)
+size_t hf__zk_limit_write(char out[LIMIT_SIZE], enum layout layout, int32_t kind,
+                          uint32_t limit)
 {
     return (size_t)snprintf(out, LIMIT_SIZE, "%s%u", limit_words(layout, kind), limit);
 }

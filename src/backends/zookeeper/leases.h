@@ -33,21 +33,21 @@ struct lease_folders {
 };
 
 /* False: out of memory. */
-bool lease_folders_write(struct lease_folders *folders, enum layout layout,
-                         int32_t kind, const char *name, size_t len);
+bool hf__zk_lease_folders_write(struct lease_folders *folders, enum layout layout,
+                                int32_t kind, const char *name, size_t len);
 
-uint32_t lease_nodes(uint32_t permits); /* how many nodes that takes */
+uint32_t hf__zk_lease_node_count(uint32_t permits); /* how many nodes that takes */
 
 /* The name of node `index` of a hold, without the number the server adds. */
-void lease_name(char out[NODE_SIZE], enum layout layout, const struct hf_id *id,
-                uint32_t permits, uint32_t index);
+void hf__zk_lease_name_write(char out[NODE_SIZE], enum layout layout,
+                             const struct hf_id *id, uint32_t permits, uint32_t index);
 
 /* How many permits a child of the folder of leases stands for; 0 if it is none. */
-uint32_t lease_weight(enum layout layout, const struct zk_text *name);
+uint32_t hf__zk_lease_weight(enum layout layout, const struct zk_text *name);
 
-enum limit_state limit_read(enum layout layout, int32_t kind,
-                            const struct zk_text *data, uint32_t *ret_limit);
-size_t limit_write(char out[LIMIT_SIZE], enum layout layout, int32_t kind,
-                   uint32_t limit);
+enum limit_state hf__zk_limit_read(enum layout layout, int32_t kind,
+                                   const struct zk_text *data, uint32_t *ret_limit);
+size_t hf__zk_limit_write(char out[LIMIT_SIZE], enum layout layout, int32_t kind,
+                          uint32_t limit);
 
 #endif

@@ -26,7 +26,7 @@ struct lock {
     bool peeking; /* looks before it goes in */
     /* stay.moving: from a writer into a reader, and not known to be one. */
     struct hf_request *request; /* that asked for it; NULL if it was forgotten */
-    struct zoo_probe probe;
+    struct kind_probe probe;
 };
 
 static struct lock *lock_of(struct stay *stay)
@@ -78,7 +78,7 @@ static void lock_left(struct keeper *me, struct place *place, enum hf_withdrawal
     hf_error why;
     if (!lock->trying || stay->leaving) {
         stay_left(me, stay, answer);
-    } else if (!zoo_has_left(answer)) {
+    } else if (!zk_is_withdrawn(answer)) {
         hf__fail_code(&why, HF_EUNCERTAIN);
         stay_failed(me, stay, &why);
     } else {
@@ -87,7 +87,7 @@ static void lock_left(struct keeper *me, struct place *place, enum hf_withdrawal
     }
 }
 
-static void probed(struct keeper *me, struct zoo_probe *probe, int rc,
+static void probed(struct keeper *me, struct kind_probe *probe, int rc,
                    const hf_error *why)
 {
     struct place *place = &HF_CONTAINER(probe, struct lock, probe)->place;
@@ -109,16 +109,16 @@ static bool lock_check(struct keeper *me, struct place *place,
     const struct hf_ticket *ticket = lock->stay.ticket;
     hf_error why;
     int32_t clash =
-        zoo_kind_clash(me->layout, reply->names, reply->count, ticket->kind);
+        hf__zk_kind_clash(me->layout, reply->names, reply->count, ticket->kind);
     if (clash == KIND_MAYBE) {
         char folder[FOLDER_SIZE];
-        folder_write(folder, ticket->name, ticket->name_len);
-        zoo_probe(me, &lock->probe, folder, ticket->kind, probed);
+        hf__zk_folder_write(folder, ticket->name, ticket->name_len);
+        hf__zk_kind_probe(me, &lock->probe, folder, ticket->kind, probed);
         return false;
     }
     if (clash != HF_LATCH && clash != HF_CELL)
         return true; /* other locks: queue.c knows better who was the first */
-    zoo_kind_mismatch(&why, clash, ticket->kind);
+    hf__zk_kind_mismatch(&why, clash, ticket->kind);
     place_refuse(me, place, &why);
     return false;
 }
@@ -151,8 +151,8 @@ static void peek_done(void *session, void *subject, uint64_t word,
         stay_failed(me, &lock->stay, &error);
         return;
     }
-    queue_judge(&view, me->layout, lock->place.form, NULL, 0, &lock->stay.id,
-                reply->names, reply->count);
+    hf__zk_queue_judge(&view, me->layout, lock->place.form, NULL, 0, &lock->stay.id,
+                       reply->names, reply->count);
     if (reply->error == ZK_OK && view.blockers > 0 && !view.mismatch)
         stay_busy(me, &lock->stay);
     else
@@ -162,7 +162,7 @@ static void peek_done(void *session, void *subject, uint64_t word,
 static void peek(struct keeper *me, struct lock *lock)
 {
     char folder[FOLDER_SIZE];
-    folder_write(folder, lock->stay.ticket->name, lock->stay.ticket->name_len);
+    hf__zk_folder_write(folder, lock->stay.ticket->name, lock->stay.ticket->name_len);
     lock->peeking = true;
     lock->stay.calls++;
     zk_gather(me->zk);
@@ -250,7 +250,7 @@ static void turn_done(void *session, void *subject, uint64_t word,
     lock->stay.calls--;
     if (!lock->stay.moving)
         return; /* withdrawn meanwhile */
-    int rc = zoo_reply_error(reply, why, &error);
+    int rc = zk_reply_error(reply, why, &error);
     if (rc == 0 || (reply && reply->error == ZK_NODEEXISTS)) {
         turned(me, lock);
     } else if (is_gone(reply)) {
@@ -263,12 +263,12 @@ static void turn_done(void *session, void *subject, uint64_t word,
         turn_answer(me, lock, rc, &error);
     }
     if (lock->stay.held && !lock->stay.moving)
-        interest_up(me, &lock->stay);
+        hf__zk_interest_watch(me, &lock->stay);
 }
 
 static void turn_send(struct keeper *me, struct lock *lock)
 {
-    char data[ZOO_DETAILS_SIZE];
+    char data[ZK_DETAILS_SIZE];
     int64_t now = me->host->ops->now(me->host);
     struct hf_ticket reader = *lock->stay.ticket;
     reader.kind = HF_READ;
@@ -276,7 +276,7 @@ static void turn_send(struct keeper *me, struct lock *lock)
         { .what = ZK_OP_CREATE,
           .path = lock->place.ahead,
           .data = data,
-          .len = zoo_details_write(&me->self, &reader, now, lock->stay.token, data),
+          .len = hf__zk_details_write(&me->self, &reader, now, lock->stay.token, data),
           .mode = ZK_EPHEMERAL },
         { .what = ZK_OP_DELETE, .path = lock->place.path, .version = -1 },
     };
@@ -291,14 +291,14 @@ static void write_reader(struct keeper *me, struct lock *lock)
     struct node node;
     const char *own = place->path + place->folder_len + 1;
     char *to = place->ahead + place->folder_len + 1;
-    node_parse(&node, me->layout, own, strlen(own));
+    hf__zk_node_parse(&node, me->layout, own, strlen(own));
     memcpy(place->ahead, place->path, place->folder_len + 1);
-    to += node_write(to, me->layout, NODE_READ, &lock->stay.id);
+    to += hf__zk_node_name_write(to, me->layout, NODE_READ, &lock->stay.id);
     memcpy(to, node.number, node.number_len);
     to[node.number_len] = '\0';
 }
 
-void downgrade_ask(struct keeper *me, struct hf_request *request)
+void hf__zk_downgrade(struct keeper *me, struct hf_request *request)
 {
     hf_error why;
     struct stay *stay = stay_of(request->ticket);
@@ -312,14 +312,15 @@ void downgrade_ask(struct keeper *me, struct hf_request *request)
     if (stay->kind == HF_READ) {
         turn_answer(me, lock, 0, NULL);
     } else if (!stay->moving) {
-        watch_end(me, &stay->own); /* the end of that node is none of the hold */
+        /* That node's end will not be the end of the hold. */
+        hf__zk_watcher_end(me, &stay->own);
         write_reader(me, lock);
         stay->moving = true;
         turn_send(me, lock);
     }
 }
 
-void downgrade_forget(struct keeper *me, const void *request)
+void hf__zk_downgrade_forget(struct keeper *me, const void *request)
 {
     for (HF_EACH(link, &me->stays)) {
         struct stay *stay = HF_CONTAINER(link, struct stay, link);
@@ -364,7 +365,7 @@ static void lock_done(struct keeper *me, struct stay *stay)
     hf__fail_code(&why, HF_ELOST);
     if (!me->closing)
         turn_answer(me, lock, HF_ELOST, &why);
-    zoo_probe_drop(me, &lock->probe);
+    hf__zk_kind_probe_drop(me, &lock->probe);
     place_done(me, &lock->place);
 }
 
@@ -376,14 +377,14 @@ static const struct stay_ops lock_ops = {
     .done = lock_done,
 };
 
-void locks_attempt(struct keeper *me, struct hf_ticket *ticket)
+void hf__zk_lock_attempt(struct keeper *me, struct hf_ticket *ticket)
 {
     char folder[FOLDER_SIZE];
     hf_error why;
     struct stay *stay = stay_begin(me, ticket, sizeof(struct lock), &lock_ops);
     if (!stay)
         return;
-    size_t len = folder_write(folder, ticket->name, ticket->name_len);
+    size_t len = hf__zk_folder_write(folder, ticket->name, ticket->name_len);
     if (place_init(&lock_of(stay)->place, stay, &lock_user, form_of(ticket->kind),
                    folder, len) != 0) {
         hf__fail_code(&why, HF_ENOMEM);

@@ -6,7 +6,7 @@
  * the names do. Encoded are: '%'; a '/' at either end or after another one; the dots of
  * a component "." or ".."; the first letter of "zookeeper" in front, which is the
  * server's own; characters from U+E000 on, of which the server refuses many; and the
- * last digit of a component that looks like a node of a queue. folder_read() decodes
+ * last digit of a component that looks like a node of a queue. hf__zk_folder_read() decodes
  * whatever is encoded and then asks whether that name has this path: so the pair is
  * injective by construction. A flat path has all its slashes encoded.
  */
@@ -85,7 +85,7 @@ static bool id_read(const char *name, size_t len, struct hf_id *id)
     return count == ID_DIGITS && hf__hex_decode(hex, id, sizeof(*id));
 }
 
-bool node_is_of(const char *name, size_t len, const struct hf_id *id)
+bool hf__zk_node_is_of(const char *name, size_t len, const struct hf_id *id)
 {
     struct hf_id found;
     unsigned char first;
@@ -96,13 +96,15 @@ bool node_is_of(const char *name, size_t len, const struct hf_id *id)
     return id_read(name, len, &found) && memcmp(&found, id, sizeof(found)) == 0;
 }
 
-void node_parse(struct node *node, enum layout layout, const char *name, size_t len)
+void hf__zk_node_parse(struct node *node, enum layout layout, const char *name,
+                       size_t len)
 {
-    node_place(node, layout, name, len);
+    hf__zk_node_parse_number(node, layout, name, len);
     node->has_id = id_read(name, len, &node->id);
 }
 
-void node_place(struct node *node, enum layout layout, const char *name, size_t len)
+void hf__zk_node_parse_number(struct node *node, enum layout layout, const char *name,
+                              size_t len)
 {
     const struct form_text *forms =
         layout == LAYOUT_KAZOO ? kazoo_forms : curator_forms;
@@ -120,7 +122,7 @@ void node_place(struct node *node, enum layout layout, const char *name, size_t 
     node->number_len = digits;
 }
 
-int node_compare(const struct node *a, const struct node *b)
+int hf__zk_node_compare(const struct node *a, const struct node *b)
 {
     size_t shorter = a->number_len < b->number_len ? a->number_len : b->number_len;
     int order = memcmp(a->number, b->number, shorter);
@@ -129,7 +131,7 @@ int node_compare(const struct node *a, const struct node *b)
     return order;
 }
 
-void uuid_write(char out[UUID_SIZE], const struct hf_id *id)
+void hf__zk_uuid_write(char out[UUID_SIZE], const struct hf_id *id)
 {
     static const unsigned char parts[] = { 8, 4, 4, 4, 12 };
     char hex[ID_DIGITS];
@@ -156,8 +158,8 @@ static const char *form_text(enum layout layout, enum node_form form)
     return NULL;
 }
 
-size_t node_write(char out[NODE_SIZE], enum layout layout, enum node_form form,
-                  const struct hf_id *id)
+size_t hf__zk_node_name_write(char out[NODE_SIZE], enum layout layout,
+                              enum node_form form, const struct hf_id *id)
 {
     const char *text = form_text(layout, form);
     char *at = out;
@@ -166,7 +168,7 @@ size_t node_write(char out[NODE_SIZE], enum layout layout, enum node_form form,
         at += ID_DIGITS;
     } else if (text) {
         memcpy(at, "_c_", 3);
-        uuid_write(at + 3, id);
+        hf__zk_uuid_write(at + 3, id);
         at[3 + UUID_SIZE] = '-';
         at += 3 + UUID_SIZE + 1;
     }
@@ -207,9 +209,9 @@ static void component_judge(struct component *part, const char *name, size_t lef
     part->dots = (part->len == 1 && name[0] == '.') ||
                  (part->len == 2 && name[0] == '.' && name[1] == '.');
     part->first = front && part->len == 9 && memcmp(name, "zookeeper", 9) == 0;
-    node_place(&node, LAYOUT_CURATOR, name, part->len);
+    hf__zk_node_parse_number(&node, LAYOUT_CURATOR, name, part->len);
     part->last = node.form != NODE_OTHER;
-    node_place(&node, LAYOUT_KAZOO, name, part->len);
+    hf__zk_node_parse_number(&node, LAYOUT_KAZOO, name, part->len);
     part->last |= node.form != NODE_OTHER;
 }
 
@@ -251,12 +253,12 @@ static size_t path_write(char out[FOLDER_SIZE], const char *name, size_t len, bo
     return (size_t)(at - out);
 }
 
-size_t folder_write(char out[FOLDER_SIZE], const char *name, size_t len)
+size_t hf__zk_folder_write(char out[FOLDER_SIZE], const char *name, size_t len)
 {
     return path_write(out, name, len, false);
 }
 
-size_t flat_write(char out[FOLDER_SIZE], const char *name, size_t len)
+size_t hf__zk_flat_path_write(char out[FOLDER_SIZE], const char *name, size_t len)
 {
     return path_write(out, name, len, true);
 }
@@ -274,8 +276,8 @@ static bool is_path_of(const char *path, size_t path_len, const char *name, size
            memcmp(again, path, path_len) == 0;
 }
 
-bool folder_read(const char *path, size_t len, char out[HF_NAME_MAX + 1],
-                 size_t *ret_len)
+bool hf__zk_folder_read(const char *path, size_t len, char out[HF_NAME_MAX + 1],
+                        size_t *ret_len)
 {
     size_t size = 0;
     if (len < 2 || path[0] != '/')

@@ -23,15 +23,15 @@ enum {
 };
 
 /* The folder of a name, with a NUL; its length. */
-size_t folder_write(char out[FOLDER_SIZE], const char *name, size_t len);
+size_t hf__zk_folder_write(char out[FOLDER_SIZE], const char *name, size_t len);
 
 /* The same as one component, every '/' encoded: what has no children lies flat. */
-size_t flat_write(char out[FOLDER_SIZE], const char *name, size_t len);
+size_t hf__zk_flat_path_write(char out[FOLDER_SIZE], const char *name, size_t len);
 
 /* The name of a folder (or of a prefix of its path), nested or flat, with a NUL that
  * *ret_len does not count. False for a path that no name has. */
-bool folder_read(const char *path, size_t len, char out[HF_NAME_MAX + 1],
-                 size_t *ret_len);
+bool hf__zk_folder_read(const char *path, size_t len, char out[HF_NAME_MAX + 1],
+                        size_t *ret_len);
 
 /* What a child of a lock's folder is, by its name. Anything that has not the form of
  * its kind, number and all, is NODE_OTHER and no contender of ours. */
@@ -51,21 +51,23 @@ struct node {
     size_t number_len;
 };
 
-void node_parse(struct node *node, enum layout layout, const char *name, size_t len);
+void hf__zk_node_parse(struct node *node, enum layout layout, const char *name,
+                       size_t len);
 
 /* The same without the id, for long listings; and whether it is this one. */
-void node_place(struct node *node, enum layout layout, const char *name, size_t len);
-bool node_is_of(const char *name, size_t len, const struct hf_id *id);
+void hf__zk_node_parse_number(struct node *node, enum layout layout, const char *name,
+                              size_t len);
+bool hf__zk_node_is_of(const char *name, size_t len, const struct hf_id *id);
 
 /* As strcmp, by number alone; equal numbers are possible. */
-int node_compare(const struct node *a, const struct node *b);
+int hf__zk_node_compare(const struct node *a, const struct node *b);
 
 /* The name without its number, with a NUL; its length. "" for a form that the layout
  * does not have. */
-size_t node_write(char out[NODE_SIZE], enum layout layout, enum node_form form,
-                  const struct hf_id *id);
+size_t hf__zk_node_name_write(char out[NODE_SIZE], enum layout layout,
+                              enum node_form form, const struct hf_id *id);
 
 /* "8-4-4-4-12" hex digits, no NUL. */
-void uuid_write(char out[UUID_SIZE], const struct hf_id *id);
+void hf__zk_uuid_write(char out[UUID_SIZE], const struct hf_id *id);
 
 #endif

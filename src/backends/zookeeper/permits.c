@@ -28,27 +28,27 @@ enum look { LOOK_FOLDER = 1, LOOK_LIMIT, LOOK_LEASES };
 
 static void permit_leave_queue(struct keeper *me, struct permit *permit)
 {
-    watch_end(me, &permit->watcher);
-    zoo_probe_drop(me, &permit->probe);
+    hf__zk_watcher_end(me, &permit->watcher);
+    hf__zk_kind_probe_drop(me, &permit->probe);
     permit_turn(permit, PERMIT_QUEUE);
     place_leave(me, &permit->place);
 }
 
-void permit_refuse(struct keeper *me, struct permit *permit, const hf_error *why)
+void hf__zk_permit_refuse(struct keeper *me, struct permit *permit, const hf_error *why)
 {
-    watch_end(me, &permit->watcher);
+    hf__zk_watcher_end(me, &permit->watcher);
     permit_turn(permit, PERMIT_QUEUE);
     place_refuse(me, &permit->place, why);
 }
 
-void permit_pause(struct keeper *me, struct permit *permit, const hf_error *why)
+void hf__zk_permit_pause(struct keeper *me, struct permit *permit, const hf_error *why)
 {
     hf_error copy = *why;
     if (zk_is_up(me->zk))
         keeper_stall(me);
     copy.code = HF_EUNCERTAIN;
     if (permit->stay.leaving)
-        stay_left(me, &permit->stay, zoo_not_left(permit->unsure));
+        stay_left(me, &permit->stay, zk_not_withdrawn(permit->unsure));
     else if (!permit->stay.answered)
         stay_failed(me, &permit->stay, &copy);
 }
@@ -66,7 +66,7 @@ static void place_in_front(struct keeper *me, struct place *place, int64_t since
     struct permit *permit = permit_at(place);
     if (permit->state == PERMIT_LOOK && permit->first)
         return; /* the look that went out with the place is on its way */
-    permit_look(me, permit, false);
+    hf__zk_permit_look(me, permit, false);
 }
 
 /* A mere try waits for what the look says: busy, or refused. */
@@ -77,7 +77,7 @@ static void place_queued(struct keeper *me, struct place *place)
     if (!(permit->stay.ticket->flags & HF_TICKET_TRY))
         stay_queued(me, &permit->stay);
     else if (permit->state != PERMIT_LOOK)
-        permit_look(me, permit, false);
+        hf__zk_permit_look(me, permit, false);
 }
 
 static void place_failed(struct keeper *me, struct place *place, const hf_error *why)
@@ -93,7 +93,7 @@ static void place_left(struct keeper *me, struct place *place,
     struct permit *permit = permit_at(place);
     if (permit->stay.leaving)
         stay_left(me, &permit->stay, answer);
-    else if (zoo_has_left(answer) && permit->tried)
+    else if (zk_is_withdrawn(answer) && permit->tried)
         stay_busy(me, &permit->stay);
 }
 
@@ -105,7 +105,7 @@ static const struct place_user place_user = {
 };
 
 /* The place may fail inside, and end the stay: then the ticket has none any more. */
-void permit_enter(struct keeper *me, struct permit *permit)
+void hf__zk_permit_enter(struct keeper *me, struct permit *permit)
 {
     struct hf_ticket *ticket = permit->stay.ticket;
     permit->alone = permit->tried = permit->place.told = false;
@@ -114,7 +114,7 @@ void permit_enter(struct keeper *me, struct permit *permit)
     zk_gather(me->zk);
     place_enter(me, &permit->place);
     if (stay_of(ticket) == &permit->stay && permit->place.state != PLACE_IDLE)
-        permit_look(me, permit, false);
+        hf__zk_permit_look(me, permit, false);
     zk_flush(me->zk);
 }
 
@@ -125,14 +125,14 @@ static void refuse_limit(struct keeper *me, struct permit *permit)
     hf_error why;
     hf__fail(&why, HF_EMISMATCH, "the semaphore is in use with a limit of %u, not %u",
              permit->limit, permit->stay.ticket->limit);
-    permit_refuse(me, permit, &why);
+    hf__zk_permit_refuse(me, permit, &why);
 }
 
 /* The first one, but there is no room. */
 static void wait_for_room(struct keeper *me, struct permit *permit)
 {
     if (!permit->watching) {
-        permit_look(me, permit, true);
+        hf__zk_permit_look(me, permit, true);
         return;
     }
     permit->state = PERMIT_ROOM;
@@ -149,7 +149,7 @@ static void decide(struct keeper *me, struct permit *permit)
     if (other && permit->used > 0) {
         refuse_limit(me, permit);
     } else if (first && permit->used + ticket->permits <= ticket->limit) {
-        permit_take(me, permit);
+        hf__zk_permit_take(me, permit);
     } else if (ticket->flags & HF_TICKET_TRY) {
         permit->tried = true;
         permit_leave_queue(me, permit);
@@ -158,20 +158,20 @@ static void decide(struct keeper *me, struct permit *permit)
     } else {
         permit_turn(permit, PERMIT_QUEUE);
         if (permit->place.state == PLACE_IN)
-            permit_look(me, permit, false);
+            hf__zk_permit_look(me, permit, false);
     }
 }
 
-static void probe_done(struct keeper *me, struct zoo_probe *probe, int rc,
+static void probe_done(struct keeper *me, struct kind_probe *probe, int rc,
                        const hf_error *why)
 {
     struct permit *permit = HF_CONTAINER(probe, struct permit, probe);
     if (rc == 0)
         decide(me, permit);
     else if (rc == HF_EMISMATCH)
-        permit_refuse(me, permit, why);
+        hf__zk_permit_refuse(me, permit, why);
     else
-        permit_pause(me, permit, why);
+        hf__zk_permit_pause(me, permit, why);
 }
 
 static void look_is_over(struct keeper *me, struct permit *permit)
@@ -182,10 +182,10 @@ static void look_is_over(struct keeper *me, struct permit *permit)
     if (state != PLACE_IN && state != PLACE_WAITING) {
         permit_turn(permit, PERMIT_QUEUE); /* too early: it makes its folder first */
     } else if (permit->clash == KIND_MAYBE) {
-        zoo_probe(me, &permit->probe, permit->folders.name, kind, probe_done);
+        hf__zk_kind_probe(me, &permit->probe, permit->folders.name, kind, probe_done);
     } else if (permit->clash) {
-        zoo_kind_mismatch(&why, permit->clash, kind);
-        permit_refuse(me, permit, &why);
+        hf__zk_kind_mismatch(&why, permit->clash, kind);
+        hf__zk_permit_refuse(me, permit, &why);
     } else {
         decide(me, permit);
     }
@@ -199,7 +199,7 @@ static void leases_fired(struct keeper *me, struct watcher *watcher,
     struct permit *permit = HF_CONTAINER(watcher, struct permit, watcher);
     (void)type;
     if (permit->state == PERMIT_ROOM || permit->state == PERMIT_LOOK)
-        permit_look(me, permit, true);
+        hf__zk_permit_look(me, permit, true);
 }
 
 static void read_limit(struct permit *permit, enum layout layout,
@@ -209,20 +209,20 @@ static void read_limit(struct permit *permit, enum layout layout,
     permit->limit_version = reply->stat.version;
     if (reply->error == ZK_OK)
         permit->limit_state =
-            limit_read(layout, permit->stay.kind, &reply->data, &permit->limit);
+            hf__zk_limit_read(layout, permit->stay.kind, &reply->data, &permit->limit);
     if (permit->unlimited || reply->error == ZK_NOAUTH)
         permit->limit_state = LIMIT_FOREIGN;
 }
 
-void permit_count(struct permit *permit, enum layout layout,
-                  const struct zk_reply *reply)
+void hf__zk_permit_count(struct permit *permit, enum layout layout,
+                         const struct zk_reply *reply)
 {
     permit->used = permit->count = 0;
     for (size_t i = 0; i < reply->count; i++) {
         const struct zk_text *name = &reply->names[i];
         struct node node;
-        permit->used += lease_weight(layout, name);
-        node_parse(&node, layout, name->at, name->len);
+        permit->used += hf__zk_lease_weight(layout, name);
+        hf__zk_node_parse(&node, layout, name->at, name->len);
         if (!node.has_id || name->len >= NODE_SIZE || permit->count == permit->nodes ||
             memcmp(&node.id, &permit->stay.id, sizeof(node.id)) != 0)
             continue;
@@ -245,22 +245,22 @@ static void look_reply(void *session, void *subject, uint64_t word,
         return;
     bool read = reply && (reply->error == ZK_OK || reply->error == ZK_NONODE);
     if (look == LOOK_LEASES && permit->watching && !(reply && reply->error == ZK_OK))
-        watch_void(&permit->watcher);
+        hf__zk_watcher_drop(&permit->watcher);
     if (look == LOOK_LIMIT && reply) {
         read_limit(permit, me->layout, reply);
     } else if (look == LOOK_FOLDER && read) {
-        permit->clash =
-            zoo_kind_clash(me->layout, reply->names, reply->count, permit->stay.kind);
+        permit->clash = hf__zk_kind_clash(me->layout, reply->names, reply->count,
+                                          permit->stay.kind);
     } else if (look == LOOK_LEASES && read) {
         permit->missing = reply->error == ZK_NONODE;
-        permit_count(permit, me->layout, reply);
+        hf__zk_permit_count(permit, me->layout, reply);
         look_is_over(me, permit);
     } else if (look == LOOK_LEASES) {
-        zoo_reply_error(reply, gone, &why);
+        zk_reply_error(reply, gone, &why);
         if (reply)
-            permit_refuse(me, permit, &why);
+            hf__zk_permit_refuse(me, permit, &why);
         else
-            permit_pause(me, permit, &why);
+            hf__zk_permit_pause(me, permit, &why);
     }
 }
 
@@ -275,7 +275,7 @@ static void look_send(struct permit *permit,
 }
 
 /* Answers inside the calls only say that there is no connection; none ends the stay. */
-void permit_look(struct keeper *me, struct permit *permit, bool watch)
+void hf__zk_permit_look(struct keeper *me, struct permit *permit, bool watch)
 {
     const struct lease_folders *at = &permit->folders;
     permit_turn(permit, PERMIT_LOOK);
@@ -283,7 +283,7 @@ void permit_look(struct keeper *me, struct permit *permit, bool watch)
     permit->first = permit->place.state == PLACE_IN || !permit->place.told;
     permit->clash = 0;
     if (watch)
-        watch_set(me, &permit->watcher, at->leases, leases_fired);
+        hf__zk_watcher_set(me, &permit->watcher, at->leases, leases_fired);
     zk_gather(me->zk);
     if (!permit->alone)
         look_send(permit, zk_children, me->zk, at->name, false, LOOK_FOLDER);
@@ -300,7 +300,7 @@ static void permit_attempt(struct keeper *me, struct stay *stay)
     if (permit->state == PERMIT_HELD)
         stay_grant_again(me, stay);
     else if (permit->state <= PERMIT_QUEUE && permit->place.state == PLACE_IDLE)
-        permit_enter(me, permit);
+        hf__zk_permit_enter(me, permit);
     else if (stay->answered)
         stay_queued(me, stay);
 }
@@ -315,18 +315,18 @@ static void permit_withdraw(struct keeper *me, struct stay *stay)
     case PERMIT_TAKE: /* its answer tells what to give back */
         break;
     case PERMIT_UNSURE:
-        permit_find(me, permit);
+        hf__zk_permit_find(me, permit);
         break;
     case PERMIT_CHECK:
-        zoo_probe_drop(me, &permit->probe);
-        permit_give(me, permit);
+        hf__zk_kind_probe_drop(me, &permit->probe);
+        hf__zk_permit_release(me, permit);
         break;
     case PERMIT_HELD:
-        permit_give(me, permit);
+        hf__zk_permit_release(me, permit);
         break;
     case PERMIT_GIVE:
         if (permit->left == 0)
-            permit_give(me, permit);
+            hf__zk_permit_release(me, permit);
         break;
     default:
         permit_leave_queue(me, permit);
@@ -338,9 +338,9 @@ static void permit_up(struct keeper *me, struct stay *stay, bool fresh)
     struct permit *permit = permit_of(stay);
     (void)fresh;
     if (permit->state == PERMIT_UNSURE)
-        permit_find(me, permit);
+        hf__zk_permit_find(me, permit);
     else if (permit->state == PERMIT_GIVE && permit->left == 0)
-        permit_give(me, permit);
+        hf__zk_permit_release(me, permit);
     else if (permit->state > PERMIT_ROOM || stay->over)
         return;
     else if (permit->place.state != PLACE_IDLE && permit->place.state != PLACE_IN)
@@ -348,17 +348,17 @@ static void permit_up(struct keeper *me, struct stay *stay, bool fresh)
     else if (stay->leaving)
         permit_withdraw(me, stay);
     else if (permit->place.state == PLACE_IDLE)
-        permit_enter(me, permit);
+        hf__zk_permit_enter(me, permit);
     else
-        permit_look(me, permit, permit->watching);
+        hf__zk_permit_look(me, permit, permit->watching);
 }
 
 static void permit_expired(struct keeper *me, struct stay *stay)
 {
     struct permit *permit = permit_of(stay);
     place_expired(&permit->place);
-    watch_void(&permit->watcher);
-    zoo_probe_drop(me, &permit->probe);
+    hf__zk_watcher_drop(&permit->watcher);
+    hf__zk_kind_probe_drop(me, &permit->probe);
     permit_turn(permit, PERMIT_NONE);
     permit->count = permit->left = 0;
     permit->tried = permit->unsure = false;
@@ -368,8 +368,8 @@ static void permit_expired(struct keeper *me, struct stay *stay)
 static void permit_done(struct keeper *me, struct stay *stay)
 {
     struct permit *permit = permit_of(stay);
-    zoo_probe_drop(me, &permit->probe);
-    watch_end(me, &permit->watcher);
+    hf__zk_kind_probe_drop(me, &permit->probe);
+    hf__zk_watcher_end(me, &permit->watcher);
     place_done(me, &permit->place);
     hf__free(permit->folders.name);
     hf__free(permit->names);
@@ -388,9 +388,9 @@ static bool permit_init(struct keeper *me, struct permit *permit)
     const struct hf_ticket *ticket = permit->stay.ticket;
     struct lease_folders *at = &permit->folders;
     permit->permits = ticket->permits;
-    permit->nodes = lease_nodes(ticket->permits);
-    if (!lease_folders_write(at, me->layout, ticket->kind, ticket->name,
-                             ticket->name_len))
+    permit->nodes = hf__zk_lease_node_count(ticket->permits);
+    if (!hf__zk_lease_folders_write(at, me->layout, ticket->kind, ticket->name,
+                                    ticket->name_len))
         return false;
     size_t path = strlen(at->leases) + 1 + NODE_SIZE;
     permit->names = hf__alloc(permit->nodes * sizeof(*permit->names) + path);
@@ -401,21 +401,21 @@ static bool permit_init(struct keeper *me, struct permit *permit)
     return true;
 }
 
-void permits_attempt(struct keeper *me, struct hf_ticket *ticket)
+void hf__zk_permits_attempt(struct keeper *me, struct hf_ticket *ticket)
 {
     hf_error why;
     struct stay *stay = stay_begin(me, ticket, sizeof(struct permit), &permit_ops);
     if (!stay)
         return;
     if (permit_init(me, permit_of(stay))) {
-        permit_enter(me, permit_of(stay));
+        hf__zk_permit_enter(me, permit_of(stay));
         return;
     }
     hf__fail_code(&why, HF_ENOMEM);
     stay_failed(me, stay, &why);
 }
 
-void expiring_attempt(struct keeper *me, struct hf_ticket *ticket)
+void hf__zk_expiring_attempt(struct keeper *me, struct hf_ticket *ticket)
 {
-    permits_attempt(me, ticket);
+    hf__zk_permits_attempt(me, ticket);
 }

@@ -32,7 +32,7 @@ struct permit {
     struct stay stay;
     struct place place;
     struct watcher watcher; /* of the leases */
-    struct zoo_probe probe;
+    struct kind_probe probe;
     struct lease_folders folders;
     enum permit_state state;
     uint32_t turn; /* answers of former turns are of no interest */
@@ -44,7 +44,7 @@ struct permit {
     bool unlimited;       /* the limit is not to be written: no right to */
     bool tried;           /* leaves because it was a mere try */
     hf_error verdict;     /* in PERMIT_GIVE: code 0, or why it cannot be held */
-    int32_t clash;        /* what zoo_kind_clash() said */
+    int32_t clash;        /* what hf__zk_kind_clash() said */
     uint8_t rounds;       /* of taking that came to nothing */
     int32_t folder_error; /* when the folder of leases was made */
 
@@ -74,19 +74,23 @@ static inline void permit_turn(struct permit *permit, enum permit_state state)
 
 /* ---- permits.c ------------------------------------------------------------------- */
 
-void permit_look(struct keeper *me, struct permit *permit, bool watch);
-void permit_enter(struct keeper *me, struct permit *permit);
-void permit_refuse(struct keeper *me, struct permit *permit, const hf_error *why);
+void hf__zk_permit_look(struct keeper *me, struct permit *permit, bool watch);
+void hf__zk_permit_enter(struct keeper *me, struct permit *permit);
+void hf__zk_permit_refuse(struct keeper *me, struct permit *permit,
+                          const hf_error *why);
 /* No connection, or no memory for the call: goes on at `up`. */
-void permit_pause(struct keeper *me, struct permit *permit, const hf_error *why);
+void hf__zk_permit_pause(struct keeper *me, struct permit *permit, const hf_error *why);
 /* Counts what lies in the folder of leases, and keeps the names of what is ours. */
-void permit_count(struct permit *permit, enum layout layout,
-                  const struct zk_reply *reply);
+void hf__zk_permit_count(struct permit *permit, enum layout layout,
+                         const struct zk_reply *reply);
 
 /* ---- permits_take.c -------------------------------------------------------------- */
 
-void permit_take(struct keeper *me, struct permit *permit); /* first, with room */
-void permit_find(struct keeper *me, struct permit *permit); /* was it carried out? */
-void permit_give(struct keeper *me, struct permit *permit); /* all leases back */
+void hf__zk_permit_take(struct keeper *me,
+                        struct permit *permit); /* first, with room */
+void hf__zk_permit_find(struct keeper *me,
+                        struct permit *permit); /* was it carried out? */
+void hf__zk_permit_release(struct keeper *me,
+                           struct permit *permit); /* all leases back */
 
 #endif

@@ -48,17 +48,17 @@ static void permit_clashes(struct keeper *me, struct permit *permit,
                            const hf_error *why)
 {
     permit->verdict = *why;
-    permit_give(me, permit);
+    hf__zk_permit_release(me, permit);
 }
 
 /* No answer: the leases are looked for when there is a connection again. */
 static void check_failed(struct keeper *me, struct permit *permit, const hf_error *why)
 {
     permit_turn(permit, PERMIT_UNSURE);
-    permit_pause(me, permit, why);
+    hf__zk_permit_pause(me, permit, why);
 }
 
-static void check_probed(struct keeper *me, struct zoo_probe *probe, int rc,
+static void check_probed(struct keeper *me, struct kind_probe *probe, int rc,
                          const hf_error *why)
 {
     struct permit *permit = HF_CONTAINER(probe, struct permit, probe);
@@ -86,11 +86,11 @@ static void check_reply(void *session, void *subject, uint64_t word,
         check_failed(me, permit, gone);
         return;
     }
-    clash = zoo_kind_clash(me->layout, reply->names, reply->count, kind);
+    clash = hf__zk_kind_clash(me->layout, reply->names, reply->count, kind);
     if (clash == KIND_MAYBE) {
-        zoo_probe(me, &permit->probe, permit->folders.name, kind, check_probed);
+        hf__zk_kind_probe(me, &permit->probe, permit->folders.name, kind, check_probed);
     } else if (clash) {
-        zoo_kind_mismatch(&why, clash, kind);
+        hf__zk_kind_mismatch(&why, clash, kind);
         permit_clashes(me, permit, &why);
     } else {
         permit_granted(me, permit);
@@ -110,7 +110,7 @@ static void permit_taken(struct keeper *me, struct permit *permit, uint64_t toke
                          int64_t since_ns, bool checking)
 {
     size_t len = strlen(permit->folders.leases) + 1 + NODE_SIZE;
-    watch_end(me, &permit->watcher);
+    hf__zk_watcher_end(me, &permit->watcher);
     place_forget(me, &permit->place);
     permit->state = PERMIT_CHECK;
     permit->rounds = 0;
@@ -118,7 +118,7 @@ static void permit_taken(struct keeper *me, struct permit *permit, uint64_t toke
     permit->stay.since_ns = since_ns;
     snprintf(permit->node, len, "%s/%s", permit->folders.leases, permit->names[0]);
     if (permit->stay.leaving)
-        permit_give(me, permit);
+        hf__zk_permit_release(me, permit);
     else if (!checking)
         check_send(me, permit);
 }
@@ -165,8 +165,8 @@ static void take_hopeless(struct keeper *me, struct permit *permit, int32_t erro
     bool made = folder == ZK_OK || folder == ZK_NODEEXISTS;
     struct zk_reply reply = { .error = made ? error : folder };
     hf_error why;
-    zoo_server_error(&reply, &why);
-    permit_refuse(me, permit, &why);
+    hf__zk_server_error(&reply, &why);
+    hf__zk_permit_refuse(me, permit, &why);
 }
 
 /* `limit`: the first operation was about the limit. */
@@ -183,15 +183,15 @@ static void take_failed(struct keeper *me, struct permit *permit,
         take_hopeless(me, permit, reply->error);
     } else if (at_limit) {
         permit->unlimited |= reply->error == ZK_NOAUTH;
-        permit_look(me, permit, false);
+        hf__zk_permit_look(me, permit, false);
     } else if (at_place && absent) { /* deleted by hand */
         place_forget(me, &permit->place);
-        permit_enter(me, permit);
+        hf__zk_permit_enter(me, permit);
     } else if (absent) {
         permit->missing = true;
-        permit_take(me, permit);
+        hf__zk_permit_take(me, permit);
     } else {
-        permit_find(me, permit);
+        hf__zk_permit_find(me, permit);
     }
 }
 
@@ -207,7 +207,7 @@ static void take_reply(void *session, void *subject, uint64_t word,
         return;
     if (!reply && gone->code == HF_EUNCERTAIN) {
         permit->state = PERMIT_UNSURE;
-        permit_pause(me, permit, gone);
+        hf__zk_permit_pause(me, permit, gone);
     } else if (reply && reply->error == ZK_OK) {
         keep_names(permit, reply->paths + limit, reply->count - 1 - limit);
         permit_taken(me, permit, (uint64_t)reply->zxid, sent_ns, true);
@@ -216,11 +216,11 @@ static void take_reply(void *session, void *subject, uint64_t word,
     } else if (reply && reply->count) {
         take_failed(me, permit, reply, limit);
     } else if (reply) {
-        zoo_reply_error(reply, gone, &why);
-        permit_refuse(me, permit, &why);
+        zk_reply_error(reply, gone, &why);
+        hf__zk_permit_refuse(me, permit, &why);
     } else {
         permit->state = PERMIT_LOOK;
-        permit_pause(me, permit, gone);
+        hf__zk_permit_pause(me, permit, gone);
     }
 }
 
@@ -236,7 +236,7 @@ static void op_for_limit(struct keeper *me, const struct permit *permit,
                           .version = permit->limit_version };
     op->what = same ? ZK_OP_CHECK : ZK_OP_SET;
     if (!same)
-        op->len = limit_write(text, me->layout, permit->stay.kind, limit);
+        op->len = hf__zk_limit_write(text, me->layout, permit->stay.kind, limit);
 }
 
 /* Where the server adds numbers all leases of a hold are asked for by one path. */
@@ -247,7 +247,7 @@ static void ops_for_leases(const struct keeper *me, const struct permit *permit,
     bool named = me->layout == LAYOUT_KAZOO;
     for (uint32_t i = 0; i < permit->nodes; i++) {
         char *path = paths + i * room, name[NODE_SIZE];
-        lease_name(name, me->layout, &permit->stay.id, permit->permits, i);
+        hf__zk_lease_name_write(name, me->layout, &permit->stay.id, permit->permits, i);
         snprintf(path, room, "%s/%s", permit->folders.leases, name);
         ops[i] =
             (struct zk_op){ .what = ZK_OP_CREATE,
@@ -258,20 +258,20 @@ static void ops_for_leases(const struct keeper *me, const struct permit *permit,
     }
 }
 
-void permit_take(struct keeper *me, struct permit *permit)
+void hf__zk_permit_take(struct keeper *me, struct permit *permit)
 {
     struct zk_op ops[TAKE_OPS];
-    char line[ZOO_DETAILS_SIZE], text[LIMIT_SIZE];
+    char line[ZK_DETAILS_SIZE], text[LIMIT_SIZE];
     size_t room = strlen(permit->folders.leases) + 1 + NODE_SIZE;
     char *paths = hf__alloc(permit->nodes * room);
     hf_error why;
     if (!paths) {
         hf__fail_code(&why, HF_ENOMEM);
-        permit_refuse(me, permit, &why);
+        hf__zk_permit_refuse(me, permit, &why);
         return;
     }
-    size_t count = 0, len = zoo_details_write(&me->self, permit->stay.ticket,
-                                              me->host->ops->now(me->host), 0, line);
+    size_t count = 0, len = hf__zk_details_write(&me->self, permit->stay.ticket,
+                                                 me->host->ops->now(me->host), 0, line);
     permit_turn(permit, PERMIT_TAKE);
     if (permit->limit_state != LIMIT_FOREIGN)
         op_for_limit(me, permit, &ops[count++], text);
@@ -301,7 +301,7 @@ static void not_taken(struct keeper *me, struct permit *permit)
     permit->count = 0;
     if (take_is_off(me, permit))
         return;
-    permit_look(me, permit, false);
+    hf__zk_permit_look(me, permit, false);
 }
 
 static void owner_reply(void *session, void *subject, uint64_t word,
@@ -314,7 +314,7 @@ static void owner_reply(void *session, void *subject, uint64_t word,
     if (!still_due(permit, word))
         return;
     if (!reply) {
-        permit_pause(me, permit, gone);
+        hf__zk_permit_pause(me, permit, gone);
     } else if (reply->error == ZK_OK &&
                reply->stat.ephemeral_owner == zk_session_id(me->zk)) {
         permit_taken(me, permit, (uint64_t)reply->stat.czxid, sent_ns, false);
@@ -339,11 +339,11 @@ static void find_reply(void *session, void *subject, uint64_t word,
     if (!still_due(permit, word))
         return;
     bool absent = reply && reply->error == ZK_NONODE;
-    if (!absent && zoo_reply_error(reply, gone, &why) != 0) {
-        permit_pause(me, permit, &why);
+    if (!absent && zk_reply_error(reply, gone, &why) != 0) {
+        hf__zk_permit_pause(me, permit, &why);
         return;
     }
-    permit_count(permit, me->layout, reply);
+    hf__zk_permit_count(permit, me->layout, reply);
     if (permit->count < permit->nodes) { /* all of them, or none */
         not_taken(me, permit);
         return;
@@ -353,7 +353,7 @@ static void find_reply(void *session, void *subject, uint64_t word,
     zk_exists(me->zk, path, false, owner_reply, &permit->stay, permit->turn);
 }
 
-void permit_find(struct keeper *me, struct permit *permit)
+void hf__zk_permit_find(struct keeper *me, struct permit *permit)
 {
     permit_turn(permit, PERMIT_UNSURE);
     zk_gather(me->zk);
@@ -384,7 +384,7 @@ static void give_reply(void *session, void *subject, uint64_t word,
     if (permit->doubt) {
         if (zk_is_up(me->zk))
             keeper_stall(me);
-        stay_left(me, &permit->stay, zoo_not_left(permit->unsure));
+        stay_left(me, &permit->stay, zk_not_withdrawn(permit->unsure));
         return;
     }
     permit_turn(permit, PERMIT_NONE);
@@ -398,7 +398,7 @@ static void give_reply(void *session, void *subject, uint64_t word,
 }
 
 /* Answers inside the calls are "no connection", and leave the stay where it is. */
-void permit_give(struct keeper *me, struct permit *permit)
+void hf__zk_permit_release(struct keeper *me, struct permit *permit)
 {
     char path[PATH_SIZE];
     permit_turn(permit, PERMIT_GIVE);

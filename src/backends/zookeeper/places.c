@@ -50,7 +50,7 @@ int place_init(struct place *place, struct stay *stay, const struct place_user *
 
 void place_done(struct keeper *me, struct place *place)
 {
-    watch_end(me, &place->watcher);
+    hf__zk_watcher_end(me, &place->watcher);
     if (place->calls)
         zk_forget(me->zk, place);
     hf__free(place->path);
@@ -96,7 +96,7 @@ void place_pause(struct keeper *me, struct place *place, const hf_error *why)
         keeper_stall(me);
     copy.code = HF_EUNCERTAIN;
     if (place->leave)
-        place->user->left(me, place, zoo_not_left(place->unsure));
+        place->user->left(me, place, zk_not_withdrawn(place->unsure));
     else if (!place->told)
         place->user->failed(me, place, &copy);
 }
@@ -119,7 +119,7 @@ static void delete_done(void *session, void *subject, uint64_t word,
         place_gone(me, place, place->unsure ? HF_WITHDRAWN : HF_GONE);
     } else {
         place->unsure |= !reply && why->code == HF_EUNCERTAIN;
-        zoo_reply_error(reply, why, &error);
+        zk_reply_error(reply, why, &error);
         place_pause(me, place, &error);
     }
 }
@@ -130,7 +130,7 @@ static void delete_send(struct keeper *me, struct place *place)
     place->calls++;
     zk_gather(me->zk);
     zk_delete(me->zk, place->path, -1, delete_done, place, place->turn);
-    watch_end(me, &place->watcher);
+    hf__zk_watcher_end(me, &place->watcher);
     zk_flush(me->zk);
 }
 
@@ -158,13 +158,13 @@ void place_leave(struct keeper *me, struct place *place)
 
 void place_forget(struct keeper *me, struct place *place)
 {
-    watch_end(me, &place->watcher);
+    hf__zk_watcher_end(me, &place->watcher);
     place_idle(place);
 }
 
 void place_expired(struct place *place)
 {
-    watch_void(&place->watcher);
+    hf__zk_watcher_drop(&place->watcher);
     place_idle(place);
     place->verdict.code = 0;
     place->unsure = false;
@@ -188,7 +188,8 @@ static void parents_done(void *session, void *subject, uint64_t word,
 static bool has_wrapped(struct keeper *me, const struct place *place)
 {
     struct node node;
-    node_place(&node, me->layout, node_name(place), strlen(node_name(place)));
+    hf__zk_node_parse_number(&node, me->layout, node_name(place),
+                             strlen(node_name(place)));
     return node.form == NODE_OTHER || node.number[0] == '-';
 }
 
@@ -224,7 +225,7 @@ static void parents_missing(struct keeper *me, struct place *place)
     bool refused = error != ZK_OK && error != ZK_NODEEXISTS && error != ZK_NONODE;
     if (place->leave || ++place->rounds > ROUNDS || refused) {
         struct zk_reply reply = { .error = refused ? error : ZK_NONODE };
-        zoo_server_error(&reply, &why);
+        hf__zk_server_error(&reply, &why);
         place_fail(me, place, &why);
         return;
     }
@@ -247,7 +248,7 @@ static void create_done(void *session, void *subject, uint64_t word,
         entered(me, place, reply);
     } else if (reply && reply->error == ZK_NONODE) {
         parents_missing(me, place);
-    } else if (zoo_reply_error(reply, why, &error) == HF_EUNCERTAIN) {
+    } else if (zk_reply_error(reply, why, &error) == HF_EUNCERTAIN) {
         place->turn++; /* the list that came along is of no use */
         place->state = PLACE_UNKNOWN;
         place_pause(me, place, &error);
@@ -260,10 +261,12 @@ static void create_done(void *session, void *subject, uint64_t word,
 
 static void enter_send(struct keeper *me, struct place *place)
 {
-    char node[NODE_SIZE], data[ZOO_DETAILS_SIZE];
-    size_t len = node_write(node, me->layout, place->form, &place->stay->id);
+    char node[NODE_SIZE], data[ZK_DETAILS_SIZE];
+    size_t len =
+        hf__zk_node_name_write(node, me->layout, place->form, &place->stay->id);
     int64_t now = me->host->ops->now(me->host);
-    size_t data_len = zoo_details_write(&me->self, place->stay->ticket, now, 0, data);
+    size_t data_len =
+        hf__zk_details_write(&me->self, place->stay->ticket, now, 0, data);
     zk_gather(me->zk);
     if (place->rounds > 0) {
         place->calls++;
@@ -324,7 +327,7 @@ static void owner_done(void *session, void *subject, uint64_t word,
     if (!still_due(place, word))
         return;
     bool gone = reply && reply->error == ZK_NONODE;
-    if (!gone && zoo_reply_error(reply, why, &error) != 0) {
+    if (!gone && zk_reply_error(reply, why, &error) != 0) {
         place_pause(me, place, &error);
     } else if (!gone && reply->stat.ephemeral_owner == zk_session_id(me->zk)) {
         place->czxid = reply->stat.czxid;
@@ -355,11 +358,11 @@ static void recover_done(void *session, void *subject, uint64_t word,
     if (!still_due(place, word))
         return;
     if (!(reply && reply->error == ZK_NONODE) &&
-        zoo_reply_error(reply, why, &error) != 0) {
+        zk_reply_error(reply, why, &error) != 0) {
         place_pause(me, place, &error);
         return;
     }
-    at = queue_find(me->layout, &place->stay->id, reply->names, reply->count);
+    at = hf__zk_queue_find(me->layout, &place->stay->id, reply->names, reply->count);
     if (at == NO_NODE || reply->names[at].len >= NODE_ROOM) {
         recover_nothing(me, place);
         return;

@@ -25,12 +25,13 @@ struct queue_view {
 };
 
 /* `own`: name of our node, or NULL for somebody who is about to come. */
-void queue_judge(struct queue_view *view, enum layout layout, enum node_form form,
-                 const char *own, size_t own_len, const struct hf_id *id,
-                 const struct zk_text *names, size_t count);
+void hf__zk_queue_judge(struct queue_view *view, enum layout layout,
+                        enum node_form form, const char *own, size_t own_len,
+                        const struct hf_id *id, const struct zk_text *names,
+                        size_t count);
 
 /* A node with that id, the lowest number first; NO_NODE. */
-size_t queue_find(enum layout layout, const struct hf_id *id,
-                  const struct zk_text *names, size_t count);
+size_t hf__zk_queue_find(enum layout layout, const struct hf_id *id,
+                         const struct zk_text *names, size_t count);
 
 #endif

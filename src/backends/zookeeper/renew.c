@@ -33,7 +33,7 @@ struct batch {
     } of[];
 };
 
-void zoo_renew_forget(struct keeper *me, const struct stay *stay)
+void hf__zk_renew_forget(struct keeper *me, const struct stay *stay)
 {
     for (HF_EACH(link, &me->batches)) {
         struct batch *batch = HF_CONTAINER(link, struct batch, link);
@@ -49,7 +49,7 @@ static void batch_free(struct batch *batch)
     hf__free(batch);
 }
 
-void zoo_renew_done(struct keeper *me)
+void hf__zk_renew_done(struct keeper *me)
 {
     for (struct hf_link *link; (link = hf__list_first(&me->batches));)
         batch_free(HF_CONTAINER(link, struct batch, link));
@@ -177,7 +177,7 @@ static void own_fired(struct keeper *me, struct watcher *watcher,
     if (type == ZK_DELETED)
         stay_gone(me, stay);
     else if (stay->held)
-        interest_up(me, stay);
+        hf__zk_interest_watch(me, stay);
 }
 
 static void own_done(void *session, void *subject, uint64_t word,
@@ -190,7 +190,7 @@ static void own_done(void *session, void *subject, uint64_t word,
     struct stay *stay = subject;
     stay->calls--;
     if (!reply || reply->error != ZK_OK)
-        watch_void(&stay->own);
+        hf__zk_watcher_drop(&stay->own);
     if (!reply || !stay->held)
         return;
     if (reply->error == ZK_NONODE) {
@@ -203,12 +203,12 @@ static void own_done(void *session, void *subject, uint64_t word,
     }
 }
 
-void interest_up(struct keeper *me, struct stay *stay)
+void hf__zk_interest_watch(struct keeper *me, struct stay *stay)
 {
     if (!stay->interested || stay->moving || hf__linked(&stay->own.link) ||
         !zk_is_up(me->zk))
         return;
-    watch_set(me, &stay->own, stay->node, own_fired);
+    hf__zk_watcher_set(me, &stay->own, stay->node, own_fired);
     stay->calls++;
     zk_get(me->zk, stay->node, true, own_done, stay, 0);
 }
@@ -220,5 +220,5 @@ void keeper_interest(void *session, struct hf_ticket *ticket)
     if (!stay || !stay->held)
         return;
     stay->interested = true;
-    interest_up(me, stay);
+    hf__zk_interest_watch(me, stay);
 }

@@ -38,7 +38,7 @@ static const struct {
       "the name, or one above it, is an ephemeral node" },
 };
 
-int zoo_server_error(const struct zk_reply *reply, hf_error *ret_why)
+int hf__zk_server_error(const struct zk_reply *reply, hf_error *ret_why)
 {
     for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++)
         if (errors[i].error == reply->error)
@@ -135,8 +135,8 @@ void keeper_stall(struct keeper *me)
 
 /* ---- Jobs ------------------------------------------------------------------------ */
 
-struct job *job_begin(struct keeper *me, struct hf_request *request, size_t size,
-                      void (*done)(struct keeper *, struct job *))
+struct job *hf__zk_job_begin(struct keeper *me, struct hf_request *request, size_t size,
+                             void (*done)(struct keeper *, struct job *))
 {
     hf_error why;
     struct job *job = hf__alloc(size);
@@ -160,7 +160,7 @@ static void job_free(struct keeper *me, struct job *job)
     hf__free(job);
 }
 
-void job_end(struct keeper *me, struct job *job, int rc, const hf_error *why)
+void hf__zk_job_end(struct keeper *me, struct job *job, int rc, const hf_error *why)
 {
     struct hf_request *request = job->request;
     hf_error copy = why ? *why : (hf_error){ .code = 0 };
@@ -168,7 +168,7 @@ void job_end(struct keeper *me, struct job *job, int rc, const hf_error *why)
     me->host->ops->answered(me->host, request, rc, why ? &copy : NULL);
 }
 
-void jobs_forget(struct keeper *me, const void *request)
+void hf__zk_jobs_forget(struct keeper *me, const void *request)
 {
     for (HF_EACH_SAFE(link, &me->jobs)) {
         struct job *job = HF_CONTAINER(link, struct job, link);
@@ -177,7 +177,7 @@ void jobs_forget(struct keeper *me, const void *request)
     }
 }
 
-void jobs_done(struct keeper *me)
+void hf__zk_jobs_done(struct keeper *me)
 {
     for (struct hf_link *link; (link = hf__list_first(&me->jobs));)
         job_free(me, HF_CONTAINER(link, struct job, link));

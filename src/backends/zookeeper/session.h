@@ -42,8 +42,8 @@ struct keeper {
     struct hf_link watchers[WATCH_BUCKETS];
     struct hf_timer stall; /* something could not be sent though we are connected */
 
-    struct errands errands; /* of changes.c */
-    struct zoo_self self;   /* for the data of our nodes: zoo_details_write() */
+    struct errands errands;  /* of changes.c */
+    struct zk_identity self; /* for the data of our nodes: hf__zk_details_write() */
 };
 
 /* ---- watch.c: who waits for which path ---------------------------------------------
@@ -53,25 +53,26 @@ struct keeper {
  * that happened before its own call, so it has to look, and to set itself again. At the
  * end of a session all are dropped, untold: `expired` tells the stays. */
 struct watcher;
-typedef void watch_fired(struct keeper *me, struct watcher *watcher,
-                         enum zk_event_type type);
+typedef void watcher_fired(struct keeper *me, struct watcher *watcher,
+                           enum zk_event_type type);
 struct watcher {
     struct hf_link link; /* zeroed: not set */
     uint32_t hash;
     const char *path; /* the owner's; must live while it is set */
-    watch_fired *fired;
+    watcher_fired *fired;
 };
 
-void watch_init(struct keeper *me);
-void watch_set(struct keeper *me, struct watcher *watcher, const char *path,
-               watch_fired *fired); /* moves one that is set, as watch_end() does */
+void hf__zk_watchers_init(struct keeper *me);
+void hf__zk_watcher_set(
+    struct keeper *me, struct watcher *watcher, const char *path,
+    watcher_fired *fired); /* moves one that is set, as hf__zk_watcher_end() does */
 /* Takes it off, and the server's watch too. */
-void watch_end(struct keeper *me, struct watcher *watcher);
+void hf__zk_watcher_end(struct keeper *me, struct watcher *watcher);
 /* Takes it off where the server has no watch: the call said NONODE, or got no reply. */
-void watch_void(struct watcher *watcher);
-void watch_event(struct keeper *me, enum zk_event_type type, const char *path,
-                 size_t len);
-void watch_drop_all(struct keeper *me);
+void hf__zk_watcher_drop(struct watcher *watcher);
+void hf__zk_watchers_event(struct keeper *me, enum zk_event_type type, const char *path,
+                           size_t len);
+void hf__zk_watchers_drop(struct keeper *me);
 
 /* ---- stays.c: stays ------------------------------------------------------------- */
 
@@ -134,11 +135,11 @@ void stay_queued(struct keeper *me, struct stay *stay); /* tells core, once */
 void stay_failed(struct keeper *me, struct stay *stay, const hf_error *why);
 void stay_busy(struct keeper *me, struct stay *stay); /* tells core and ends it */
 /* No answer of the server's; `maybe`: it may have done what we asked. */
-static inline enum hf_withdrawal zoo_not_left(bool maybe)
+static inline enum hf_withdrawal zk_not_withdrawn(bool maybe)
 {
     return maybe ? HF_WITHDRAWAL_UNKNOWN : HF_WITHDRAWAL_UNSENT;
 }
-static inline bool zoo_has_left(enum hf_withdrawal answer)
+static inline bool zk_is_withdrawn(enum hf_withdrawal answer)
 {
     return answer == HF_WITHDRAWN || answer == HF_GONE;
 }
@@ -244,53 +245,56 @@ void litter_done(struct keeper *me); /* forgets them: their session is over */
 void keeper_stall(struct keeper *me);
 
 /* A reply that is an error, or none, as a code with a sentence; 0 if it is neither. */
-int zoo_server_error(const struct zk_reply *reply, hf_error *ret_why);
-static inline int zoo_reply_error(const struct zk_reply *reply, const hf_error *why,
-                                  hf_error *ret_why)
+int hf__zk_server_error(const struct zk_reply *reply, hf_error *ret_why);
+static inline int zk_reply_error(const struct zk_reply *reply, const hf_error *why,
+                                 hf_error *ret_why)
 {
     if (reply)
-        return reply->error == ZK_OK ? 0 : zoo_server_error(reply, ret_why);
+        return reply->error == ZK_OK ? 0 : hf__zk_server_error(reply, ret_why);
     *ret_why = *why;
     return why->code ? why->code : HF_EUNCERTAIN;
 }
 
 /* ---- Kinds ----------------------------------------------------------------------- */
 
-void locks_attempt(struct keeper *me, struct hf_ticket *ticket);    /* locks.c */
-void single_attempt(struct keeper *me, struct hf_ticket *ticket);   /* single.c */
-void permits_attempt(struct keeper *me, struct hf_ticket *ticket);  /* permits.c */
-void expiring_attempt(struct keeper *me, struct hf_ticket *ticket); /* expiring.c */
-void latch_attempt(struct keeper *me, struct hf_ticket *ticket);    /* latches.c */
+void hf__zk_lock_attempt(struct keeper *me, struct hf_ticket *ticket);   /* locks.c */
+void hf__zk_single_attempt(struct keeper *me, struct hf_ticket *ticket); /* single.c */
+void hf__zk_permits_attempt(struct keeper *me,
+                            struct hf_ticket *ticket); /* permits.c */
+void hf__zk_expiring_attempt(struct keeper *me,
+                             struct hf_ticket *ticket);                 /* expiring.c */
+void hf__zk_latch_attempt(struct keeper *me, struct hf_ticket *ticket); /* latches.c */
 
 void keeper_renew(void *session, struct hf_ticket *const *tickets, size_t count,
                   enum hf_renew_mode mode); /* renew.c */
 void keeper_interest(void *session, struct hf_ticket *ticket);
-void interest_up(struct keeper *me,
-                 struct stay *stay); /* sets the watch if it is due */
-void zoo_renew_forget(struct keeper *me, const struct stay *stay);
-void zoo_renew_done(struct keeper *me);
+void hf__zk_interest_watch(struct keeper *me,
+                           struct stay *stay); /* sets the watch if it is due */
+void hf__zk_renew_forget(struct keeper *me, const struct stay *stay);
+void hf__zk_renew_done(struct keeper *me);
 
 /* Requests. What needs more than one call is a job: it is in me->jobs, its calls have
- * it as their subject, and job_end() frees it. A request that is forgotten ends its
+ * it as their subject, and hf__zk_job_end() frees it. A request that is forgotten ends its
  * job; so does the end of the session's memory. `down` is answered by the calls. */
 struct job {
     struct hf_link link;
     struct hf_request *request;
     void (*done)(struct keeper *me, struct job *job); /* frees what hangs on it */
 };
-struct job *job_begin(struct keeper *me, struct hf_request *request, size_t size,
-                      void (*done)(struct keeper *, struct job *)); /* NULL: told */
-void job_end(struct keeper *me, struct job *job, int rc, const hf_error *why);
-void jobs_forget(struct keeper *me, const void *request);
-void jobs_done(struct keeper *me);
+struct job *hf__zk_job_begin(struct keeper *me, struct hf_request *request, size_t size,
+                             void (*done)(struct keeper *,
+                                          struct job *)); /* NULL: told */
+void hf__zk_job_end(struct keeper *me, struct job *job, int rc, const hf_error *why);
+void hf__zk_jobs_forget(struct keeper *me, const void *request);
+void hf__zk_jobs_done(struct keeper *me);
 
-void latch_ask(struct keeper *me, struct hf_request *request);     /* latches.c */
-void cell_ask(struct keeper *me, struct hf_request *request);      /* cells.c */
-void inspect_ask(struct keeper *me, struct hf_request *request);   /* inspect.c */
-void evict_ask(struct keeper *me, struct hf_request *request);     /* inspect.c */
-void revoke_ask(struct keeper *me, struct hf_request *request);    /* inspect.c */
-void diagnose_ask(struct keeper *me, struct hf_request *request);  /* diagnose.c */
-void downgrade_ask(struct keeper *me, struct hf_request *request); /* locks.c */
-void downgrade_forget(struct keeper *me, const void *request);
+void hf__zk_latch_ask(struct keeper *me, struct hf_request *request); /* latches.c */
+void hf__zk_cell_ask(struct keeper *me, struct hf_request *request);  /* cells.c */
+void hf__zk_inspect(struct keeper *me, struct hf_request *request);   /* inspect.c */
+void hf__zk_evict(struct keeper *me, struct hf_request *request);     /* inspect.c */
+void hf__zk_revoke(struct keeper *me, struct hf_request *request);    /* inspect.c */
+void hf__zk_diagnose(struct keeper *me, struct hf_request *request);  /* diagnose.c */
+void hf__zk_downgrade(struct keeper *me, struct hf_request *request); /* locks.c */
+void hf__zk_downgrade_forget(struct keeper *me, const void *request);
 
 #endif

@@ -89,7 +89,7 @@ static void pause(struct keeper *me, struct single *single, const hf_error *why)
     if (zk_is_up(me->zk))
         keeper_stall(me);
     if (single->stay.leaving)
-        stay_left(me, &single->stay, zoo_not_left(single->maybe));
+        stay_left(me, &single->stay, zk_not_withdrawn(single->maybe));
     else if (!single->stay.answered)
         stay_failed(me, &single->stay, &copy);
 }
@@ -119,7 +119,7 @@ static void delete_done(void *session, void *subject, uint64_t word,
         left(me, single);
         return;
     }
-    if (zoo_reply_error(reply, why, &error) == HF_EUNCERTAIN) {
+    if (zk_reply_error(reply, why, &error) == HF_EUNCERTAIN) {
         single->maybe = single->tried = true;
         single->state = SINGLE_LOOKING;
     }
@@ -135,7 +135,7 @@ static void delete_send(struct keeper *me, struct single *single)
 static void single_withdraw(struct keeper *me, struct stay *stay)
 {
     struct single *single = single_of(stay);
-    watch_end(me, &single->watcher);
+    hf__zk_watcher_end(me, &single->watcher);
     if (single->flying)
         return; /* its answer tells */
     bool held = single->state == SINGLE_HELD && !stay->gone;
@@ -169,7 +169,7 @@ static void held(struct keeper *me, struct single *single, int64_t czxid,
 {
     single->state = SINGLE_HELD;
     single->maybe = single->tried = false;
-    watch_end(me, &single->watcher);
+    hf__zk_watcher_end(me, &single->watcher);
     if (leaves(single))
         delete_send(me, single);
     else
@@ -182,12 +182,12 @@ static void taken(struct keeper *me, struct single *single)
     single->maybe = false;
     single->state = SINGLE_WAITING;
     if (leaves(single)) {
-        watch_end(me, &single->watcher);
+        hf__zk_watcher_end(me, &single->watcher);
         left(me, single);
         return;
     }
     if (stay->ticket->flags & HF_TICKET_TRY) {
-        watch_end(me, &single->watcher);
+        hf__zk_watcher_end(me, &single->watcher);
         single->state = SINGLE_IDLE;
         stay_busy(me, stay);
         return;
@@ -212,14 +212,14 @@ static void look_done(void *session, void *subject, uint64_t word,
     } else if (reply && reply->error == ZK_OK && reply->stat.ephemeral_owner) {
         taken(me, single);
     } else if (reply && reply->error == ZK_OK) {
-        watch_end(me, &single->watcher);
+        hf__zk_watcher_end(me, &single->watcher);
         hf__fail(&error, HF_EMISMATCH, "the name is a node that does not end");
         if (leaves(single))
             left(me, single);
         else
             stay_failed(me, &single->stay, &error);
     } else {
-        watch_void(&single->watcher);
+        hf__zk_watcher_drop(&single->watcher);
         if (reply && reply->error == ZK_NONODE) {
             if (leaves(single)) {
                 left(me, single);
@@ -229,7 +229,7 @@ static void look_done(void *session, void *subject, uint64_t word,
             }
             return;
         }
-        zoo_reply_error(reply, why, &error);
+        zk_reply_error(reply, why, &error);
         pause(me, single, &error);
     }
 }
@@ -252,7 +252,7 @@ static void look_send(struct keeper *me, struct single *single)
     zk_gather(me->zk);
     if (single->maybe)
         zk_sync(me->zk, single->path, NULL, NULL, 0);
-    watch_set(me, &single->watcher, single->path, fired);
+    hf__zk_watcher_set(me, &single->watcher, single->path, fired);
     zk_get(me->zk, single->path, true, look_done, single, single->turn);
     zk_flush(me->zk);
 }
@@ -277,7 +277,7 @@ static void create_done(void *session, void *subject, uint64_t word,
                ++single->rounds <= ROUNDS) {
         create_send(me, single);
     } else {
-        int rc = zoo_reply_error(reply, why, &error);
+        int rc = zk_reply_error(reply, why, &error);
         single->maybe |= rc == HF_EUNCERTAIN;
         single->state = single->maybe ? SINGLE_LOOKING : SINGLE_IDLE;
         if (single->maybe || rc == HF_EUNREACHABLE)
@@ -291,9 +291,9 @@ static void create_done(void *session, void *subject, uint64_t word,
 
 static void create_send(struct keeper *me, struct single *single)
 {
-    char data[ZOO_DETAILS_SIZE + ID_DIGITS + 8];
+    char data[ZK_DETAILS_SIZE + ID_DIGITS + 8];
     int64_t now = me->host->ops->now(me->host);
-    size_t len = zoo_details_write(&me->self, single->stay.ticket, now, 0, data);
+    size_t len = hf__zk_details_write(&me->self, single->stay.ticket, now, 0, data);
     memcpy(data + len, " id=", sizeof(" id="));
     hf__hex_encode(&single->stay.id, sizeof(single->stay.id), data + len + 4);
     begin(single, SINGLE_CREATING);
@@ -349,7 +349,7 @@ static void single_expired(struct keeper *me, struct stay *stay)
 {
     (void)me;
     struct single *single = single_of(stay);
-    watch_void(&single->watcher);
+    hf__zk_watcher_drop(&single->watcher);
     single->state = SINGLE_IDLE;
     single->maybe = single->flying = false;
     single->turn++;
@@ -358,7 +358,7 @@ static void single_expired(struct keeper *me, struct stay *stay)
 static void single_done(struct keeper *me, struct stay *stay)
 {
     struct single *single = single_of(stay);
-    watch_end(me, &single->watcher);
+    hf__zk_watcher_end(me, &single->watcher);
     hf__free(single->path);
 }
 
@@ -370,14 +370,14 @@ static const struct stay_ops single_ops = {
     .done = single_done,
 };
 
-void single_attempt(struct keeper *me, struct hf_ticket *ticket)
+void hf__zk_single_attempt(struct keeper *me, struct hf_ticket *ticket)
 {
     char folder[FOLDER_SIZE];
     hf_error why;
     struct stay *stay = stay_begin(me, ticket, sizeof(struct single), &single_ops);
     if (!stay)
         return;
-    size_t len = flat_write(folder, ticket->name, ticket->name_len);
+    size_t len = hf__zk_flat_path_write(folder, ticket->name, ticket->name_len);
     single_of(stay)->path = hf__copy_text(folder, len);
     if (!single_of(stay)->path) {
         hf__fail_code(&why, HF_ENOMEM);

@@ -41,13 +41,13 @@ static void stop_proof(struct keeper *me, struct stay *stay)
     stay->held = false;
     if (stay->lease.slot)
         me->host->ops->stop_timer(me->host, &stay->lease);
-    watch_end(me, &stay->own);
+    hf__zk_watcher_end(me, &stay->own);
 }
 
 void stay_end(struct keeper *me, struct stay *stay)
 {
     stop_proof(me, stay);
-    zoo_renew_forget(me, stay);
+    hf__zk_renew_forget(me, stay);
     if (stay->calls)
         zk_forget(me->zk, stay);
     if (stay->ticket)
@@ -139,7 +139,7 @@ void stay_busy(struct keeper *me, struct stay *stay)
 void stay_left(struct keeper *me, struct stay *stay, enum hf_withdrawal answer)
 {
     struct hf_ticket *ticket = stay->ticket;
-    if (!zoo_has_left(answer)) {
+    if (!zk_is_withdrawn(answer)) {
         if (ticket && stay->leaving)
             me->host->ops->withdrawn(me->host, ticket, answer);
         return;
@@ -194,7 +194,7 @@ void stays_forget(struct keeper *me, const void *gone)
         struct stay *stay = HF_CONTAINER(link, struct stay, link);
         if (stay->ticket != gone)
             continue;
-        zoo_renew_forget(me, stay);
+        hf__zk_renew_forget(me, stay);
         stay->ticket->store[0] = 0;
         stay->ticket = NULL;
         stay_leave(me, stay);
@@ -209,7 +209,7 @@ void stays_up(struct keeper *me, bool fresh)
     for (HF_EACH_SAFE(link, &me->stays)) {
         struct stay *stay = HF_CONTAINER(link, struct stay, link);
         if (stay->held)
-            interest_up(me, stay);
+            hf__zk_interest_watch(me, stay);
         stay->ops->up(me, stay, fresh);
     }
 }

@@ -68,7 +68,7 @@ static struct sight *child_add(struct sight *from, enum sight_what what,
 bool survey_name(const struct sight *sight, char name[HF_NAME_MAX + 1])
 {
     size_t len;
-    return folder_read(sight->path, sight->folder_len, name, &len);
+    return hf__zk_folder_read(sight->path, sight->folder_len, name, &len);
 }
 
 /* ---- The walk -------------------------------------------------------------------- */
@@ -136,7 +136,7 @@ void survey_go(struct keeper *me, struct survey *survey)
         return;
     why = survey->why;
     if (survey->rc != 0)
-        job_end(me, &survey->job, survey->rc, &why);
+        hf__zk_job_end(me, &survey->job, survey->rc, &why);
     else
         survey->end(me, survey);
 }
@@ -150,8 +150,7 @@ static void survey_judge(struct survey *survey, const struct zk_reply *reply,
                          const hf_error *gone)
 {
     hf_error why;
-    int rc =
-        reply && reply->error == ZK_NONODE ? 0 : zoo_reply_error(reply, gone, &why);
+    int rc = reply && reply->error == ZK_NONODE ? 0 : zk_reply_error(reply, gone, &why);
     if (rc == 0 || survey->rc != 0)
         return;
     survey->rc = rc;
@@ -182,7 +181,7 @@ static int compare_standing(const void *left, const void *right)
 {
     const struct standing *a = left, *b = right;
     if (a->node.number && b->node.number)
-        return node_compare(&a->node, &b->node);
+        return hf__zk_node_compare(&a->node, &b->node);
     size_t len = a->name->len < b->name->len ? a->name->len : b->name->len;
     int order = memcmp(a->name->at, b->name->at, len);
     return order ? order
@@ -207,8 +206,8 @@ static struct standing *line_up(struct sight *from, const struct zk_reply *reply
     for (size_t i = 0; line && i < reply->count; i++) {
         struct standing *at = &line[*ret_count];
         at->name = &reply->names[i];
-        node_parse(&at->node, layout, at->name->at, at->name->len);
-        if (leases ? !is_lock(&at->node) && lease_weight(layout, at->name)
+        hf__zk_node_parse(&at->node, layout, at->name->at, at->name->len);
+        if (leases ? !is_lock(&at->node) && hf__zk_lease_weight(layout, at->name)
                    : is_lock(&at->node))
             ++*ret_count;
     }
@@ -264,7 +263,7 @@ static void see_leases(struct sight *from, const struct zk_reply *reply,
     struct standing *line = line_up(from, reply, layout, true, &count);
     struct sight *sight = NULL;
     for (size_t i = 0; i < count; i++) {
-        uint32_t weight = lease_weight(layout, line[i].name);
+        uint32_t weight = hf__zk_lease_weight(layout, line[i].name);
         if (sight && i > 0 && same_hold(&line[i - 1], &line[i])) {
             sight->permits = weight < UINT32_MAX - sight->permits
                                  ? sight->permits + weight
@@ -335,7 +334,7 @@ static void see_semaphores(struct keeper *me, struct sight *from,
     for (size_t i = 0; i < reply->count; i++) {
         const struct zk_text *name = &reply->names[i];
         struct node node;
-        node_parse(&node, me->layout, name->at, name->len);
+        hf__zk_node_parse(&node, me->layout, name->at, name->len);
         if (me->layout == LAYOUT_KAZOO)
             permits |= node.has_id && node.form == NODE_OTHER;
         else
@@ -356,7 +355,7 @@ static bool leads_on(const struct survey *survey, const struct sight *sight,
     const struct hf_request *request = survey->job.request;
     char name[HF_NAME_MAX + 1];
     size_t len;
-    if (!folder_read(sight->path, strlen(sight->path), name, &len))
+    if (!hf__zk_folder_read(sight->path, strlen(sight->path), name, &len))
         return false;
     *ret_way = len < request->name_len;
     return !request->name_len ||
@@ -379,7 +378,7 @@ static void see_longer_names(struct keeper *me, struct sight *from,
     for (size_t i = 0; i < reply->count; i++) {
         const struct zk_text *name = &reply->names[i];
         struct node node;
-        node_parse(&node, me->layout, name->at, name->len);
+        hf__zk_node_parse(&node, me->layout, name->at, name->len);
         if (node.form != NODE_OTHER || begins(name, "/hf%") ||
             (semaphore && is(name, FOLDER_LOCKS)) ||
             (strcmp(from->path, "/") == 0 && is(name, "/zookeeper")))
@@ -426,7 +425,7 @@ static void see_base(struct keeper *me, struct sight *sight,
     const char *leases = kazoo ? "" : FOLDER_LEASES;
     const char *locks = kazoo ? "-__lock__" : FOLDER_LOCKS;
     size_t len = strlen(sight->path);
-    limit_read(me->layout, sight->kind, &reply->data, &sight->limit);
+    hf__zk_limit_read(me->layout, sight->kind, &reply->data, &sight->limit);
     sight_add(sight->survey, sight, SIGHT_LEASES, sight->path, len, leases,
               strlen(leases));
     sight_add(sight->survey, sight, SIGHT_QUEUE, sight->path, len, locks,
@@ -501,7 +500,7 @@ static size_t common_folder(const struct hf_request *request, char path[FOLDER_S
     for (size_t i = 1; plain && i < len; i++)
         plain = request->name[i] != '/' || request->name[i - 1] != '/';
     if (plain && !flat)
-        return folder_write(path, request->name, len);
+        return hf__zk_folder_write(path, request->name, len);
     snprintf(path, FOLDER_SIZE, "/");
     return 1;
 }
@@ -515,9 +514,9 @@ static void survey_start(struct keeper *me, struct survey *survey)
     if (survey->prefix)
         len = common_folder(request, path, me->layout == LAYOUT_SINGLE);
     else if (me->layout == LAYOUT_SINGLE)
-        len = flat_write(path, request->name, request->name_len);
+        len = hf__zk_flat_path_write(path, request->name, request->name_len);
     else
-        len = folder_write(path, request->name, request->name_len);
+        len = hf__zk_folder_write(path, request->name, request->name_len);
     struct sight *sight = sight_add(survey, NULL, SIGHT_FOLDER, path, len, "", 0);
     if (sight) {
         sight->folder_len = len;
@@ -538,7 +537,7 @@ void survey_again(struct keeper *me, struct survey *survey)
 struct survey *survey_begin(struct keeper *me, struct hf_request *request, bool prefix,
                             survey_tell *tell, survey_end *end)
 {
-    struct job *job = job_begin(me, request, sizeof(struct survey), survey_free);
+    struct job *job = hf__zk_job_begin(me, request, sizeof(struct survey), survey_free);
     if (!job)
         return NULL;
     struct survey *survey = HF_CONTAINER(job, struct survey, job);

@@ -40,7 +40,7 @@ typedef void survey_tell(struct keeper *me, struct survey *survey,
 /* A folder, as it was listed; may be NULL. */
 typedef void survey_list(struct keeper *me, struct survey *survey,
                          const struct sight *sight, const struct zk_reply *reply);
-/* Nothing is left to be asked: to be ended with job_end(), or after more calls. */
+/* Nothing is left to be asked: to be ended with hf__zk_job_end(), or after more calls. */
 typedef void survey_end(struct keeper *me, struct survey *survey);
 
 struct survey {

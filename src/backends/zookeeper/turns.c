@@ -16,7 +16,7 @@
 
 void place_in(struct keeper *me, struct place *place, int64_t since_ns)
 {
-    watch_end(me, &place->watcher);
+    hf__zk_watcher_end(me, &place->watcher);
     place->state = PLACE_IN;
     place->turn++;
     place->flying = false;
@@ -48,10 +48,10 @@ static void exists_done(void *session, void *subject, uint64_t word,
         return;
     place->flying = false;
     if (reply && reply->error == ZK_NONODE) {
-        watch_end(me, &place->watcher);
+        hf__zk_watcher_end(me, &place->watcher);
         place_list(me, place);
-    } else if (zoo_reply_error(reply, why, &error) != 0) {
-        watch_void(&place->watcher);
+    } else if (zk_reply_error(reply, why, &error) != 0) {
+        hf__zk_watcher_drop(&place->watcher);
         place_pause(me, place, &error);
     }
 }
@@ -69,16 +69,16 @@ static void look_done(void *session, void *subject, uint64_t word,
     place->flying = false;
     if (reply && reply->error == ZK_OK)
         return;
-    watch_void(&place->watcher);
+    hf__zk_watcher_drop(&place->watcher);
     if (reply && reply->error == ZK_NONODE) {
         place_list(me, place);
     } else if (reply && reply->error == ZK_NOAUTH) {
         begin_turn(place, PLACE_WAITING);
-        watch_set(me, &place->watcher, place->ahead, ahead_fired);
+        hf__zk_watcher_set(me, &place->watcher, place->ahead, ahead_fired);
         place->calls++;
         zk_exists(me->zk, place->ahead, true, exists_done, place, place->turn);
     } else {
-        zoo_reply_error(reply, why, &error);
+        zk_reply_error(reply, why, &error);
         place_pause(me, place, &error);
     }
 }
@@ -86,7 +86,7 @@ static void look_done(void *session, void *subject, uint64_t word,
 static void look_send(struct keeper *me, struct place *place)
 {
     begin_turn(place, PLACE_WAITING);
-    watch_set(me, &place->watcher, place->ahead, ahead_fired);
+    hf__zk_watcher_set(me, &place->watcher, place->ahead, ahead_fired);
     place->calls++;
     zk_get(me->zk, place->ahead, true, look_done, place, place->turn);
 }
@@ -103,7 +103,7 @@ static void place_wait(struct keeper *me, struct place *place,
     place->flying = false;
     place->told = true;
     if (!same) {
-        watch_end(me, &place->watcher);
+        hf__zk_watcher_end(me, &place->watcher);
         join(place, place->ahead, ahead->at, ahead->len);
     }
     if (!told)
@@ -136,8 +136,8 @@ static void judge(struct keeper *me, struct place *place, const struct zk_reply 
     struct queue_view view;
     hf_error why;
     const char *own = node_name(place);
-    queue_judge(&view, me->layout, place->form, own, strlen(own), &place->stay->id,
-                reply->names, reply->count);
+    hf__zk_queue_judge(&view, me->layout, place->form, own, strlen(own),
+                       &place->stay->id, reply->names, reply->count);
     if (view.extra != NO_NODE && reply->names[view.extra].len < NODE_ROOM) {
         char extra[PATH_SIZE];
         join(place, extra, reply->names[view.extra].at, reply->names[view.extra].len);
@@ -169,7 +169,7 @@ void place_listed(void *session, void *subject, uint64_t word,
     if (reply && reply->error == ZK_NONODE) {
         place_idle(place);
         place_enter(me, place);
-    } else if (zoo_reply_error(reply, why, &error) != 0) {
+    } else if (zk_reply_error(reply, why, &error) != 0) {
         place_pause(me, place, &error);
     } else {
         judge(me, place, reply, sent_ns);

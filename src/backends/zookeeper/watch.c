@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-void watch_init(struct keeper *me)
+void hf__zk_watchers_init(struct keeper *me)
 {
     for (size_t i = 0; i < WATCH_BUCKETS; i++)
         hf__list_init(&me->watchers[i]);
@@ -23,12 +23,12 @@ static struct hf_link *bucket_of(struct keeper *me, uint32_t hash)
     return &me->watchers[hash % WATCH_BUCKETS];
 }
 
-void watch_void(struct watcher *watcher)
+void hf__zk_watcher_drop(struct watcher *watcher)
 {
     hf__list_remove(&watcher->link);
 }
 
-void watch_end(struct keeper *me, struct watcher *watcher)
+void hf__zk_watcher_end(struct keeper *me, struct watcher *watcher)
 {
     if (!hf__linked(&watcher->link))
         return;
@@ -37,10 +37,10 @@ void watch_end(struct keeper *me, struct watcher *watcher)
         zk_unwatch(me->zk, watcher->path);
 }
 
-void watch_set(struct keeper *me, struct watcher *watcher, const char *path,
-               watch_fired *fired)
+void hf__zk_watcher_set(struct keeper *me, struct watcher *watcher, const char *path,
+                        watcher_fired *fired)
 {
-    watch_end(me, watcher);
+    hf__zk_watcher_end(me, watcher);
     watcher->path = path;
     watcher->hash = hf__text_hash(path, strlen(path));
     watcher->fired = fired;
@@ -49,8 +49,8 @@ void watch_set(struct keeper *me, struct watcher *watcher, const char *path,
 
 /* Those who fire may set themselves again, also for the same path: they are not told of
  * this event a second time. */
-void watch_event(struct keeper *me, enum zk_event_type type, const char *path,
-                 size_t len)
+void hf__zk_watchers_event(struct keeper *me, enum zk_event_type type, const char *path,
+                           size_t len)
 {
     uint32_t hash = hf__text_hash(path, len);
     struct hf_link *bucket = bucket_of(me, hash), told;
@@ -70,7 +70,7 @@ void watch_event(struct keeper *me, enum zk_event_type type, const char *path,
     }
 }
 
-void watch_drop_all(struct keeper *me)
+void hf__zk_watchers_drop(struct keeper *me)
 {
     for (size_t i = 0; i < WATCH_BUCKETS; i++)
         for (struct hf_link *link; (link = hf__list_first(&me->watchers[i]));)

@@ -162,7 +162,7 @@ static void keeper_down(void *session, const hf_error *why)
 static void keeper_expired(void *session)
 {
     struct keeper *me = session;
-    watch_drop_all(me);
+    hf__zk_watchers_drop(me);
     litter_done(me);
     stays_expired(me);
 }
@@ -170,7 +170,7 @@ static void keeper_expired(void *session)
 static void keeper_event(void *session, enum zk_event_type type, const char *path,
                          size_t len)
 {
-    watch_event(session, type, path, len);
+    hf__zk_watchers_event(session, type, path, len);
 }
 
 static const struct zk_user zk_user = {
@@ -199,8 +199,8 @@ static int keeper_open(void *session, struct hf_host *host, const struct hf_url 
     hf__list_init(&me->batches);
     hf__list_init(&me->litter);
     zoo_errands_init(&me->errands);
-    watch_init(me);
-    zoo_self_init(&me->self, host->program);
+    hf__zk_watchers_init(me);
+    hf__zk_identity_init(&me->self, host->program);
     int rc = read_layout(me, url, why);
     /* Its clients look once whether the folder is there, and never again. */
     settings.keep_folders = me->layout == LAYOUT_KAZOO;
@@ -239,8 +239,8 @@ static void keeper_close(void *session, bool forked)
         me->host->ops->stop_timer(me->host, &me->stall);
     if (me->zk) {
         stays_done(me);
-        jobs_done(me);
-        zoo_renew_done(me);
+        hf__zk_jobs_done(me);
+        hf__zk_renew_done(me);
         litter_done(me);
         zoo_errands_done(me);
         zk_close(me->zk, forked);
@@ -256,15 +256,15 @@ static void keeper_attempt(void *session, struct hf_ticket *ticket)
     if (stay)
         stay->ops->attempt(me, stay);
     else if (ticket->kind == HF_PERMITS)
-        permits_attempt(me, ticket);
+        hf__zk_permits_attempt(me, ticket);
     else if (ticket->kind == HF_EXPIRING)
-        expiring_attempt(me, ticket);
+        hf__zk_expiring_attempt(me, ticket);
     else if (ticket->kind == HF_LATCH)
-        latch_attempt(me, ticket);
+        hf__zk_latch_attempt(me, ticket);
     else if (me->layout == LAYOUT_SINGLE)
-        single_attempt(me, ticket);
+        hf__zk_single_attempt(me, ticket);
     else
-        locks_attempt(me, ticket);
+        hf__zk_lock_attempt(me, ticket);
 }
 
 static void keeper_ask(void *session, struct hf_request *request)
@@ -274,26 +274,26 @@ static void keeper_ask(void *session, struct hf_request *request)
     case HF_LATCH_SET:
     case HF_LATCH_GET:
     case HF_LATCH_DOWN:
-        latch_ask(me, request);
+        hf__zk_latch_ask(me, request);
         break;
     case HF_CELL_GET:
     case HF_CELL_SET:
-        cell_ask(me, request);
+        hf__zk_cell_ask(me, request);
         break;
     case HF_INSPECT:
-        inspect_ask(me, request);
+        hf__zk_inspect(me, request);
         break;
     case HF_EVICT:
-        evict_ask(me, request);
+        hf__zk_evict(me, request);
         break;
     case HF_REVOKE:
-        revoke_ask(me, request);
+        hf__zk_revoke(me, request);
         break;
     case HF_DOWNGRADE:
-        downgrade_ask(me, request);
+        hf__zk_downgrade(me, request);
         break;
     case HF_DIAGNOSE:
-        diagnose_ask(me, request);
+        hf__zk_diagnose(me, request);
         break;
     default:
         me->host->ops->answered(me->host, request, HF_EUNSUPPORTED, NULL);
@@ -304,8 +304,8 @@ static void keeper_forget(void *session, const void *ticket_or_request)
 {
     struct keeper *me = session;
     zk_forget(me->zk, ticket_or_request);
-    jobs_forget(me, ticket_or_request);
-    downgrade_forget(me, ticket_or_request);
+    hf__zk_jobs_forget(me, ticket_or_request);
+    hf__zk_downgrade_forget(me, ticket_or_request);
     stays_forget(me, ticket_or_request);
 }
 
