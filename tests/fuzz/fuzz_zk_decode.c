@@ -33,7 +33,7 @@ static enum jute_state frame_copy(const char *data, size_t size)
     char *copy = malloc(size ? size : 1);
     MUST(copy != NULL);
     memcpy(copy, data, size);
-    enum jute_state state = jute_frame(copy, size, &record, &used);
+    enum jute_state state = hf__zk_jute_frame(copy, size, &record, &used);
     MUST(state != JUTE_WHOLE || (used == size && record.end == copy + size));
     free(copy);
     return state;
@@ -74,7 +74,7 @@ static int read_record(enum zk_opcode opcode, struct jute in, struct zk_lists *l
                        struct zk_reply *reply)
 {
     *reply = (struct zk_reply){ 0 };
-    return zk_read_reply(opcode, &in, lists, reply);
+    return hf__zk_reply_read(opcode, &in, lists, reply);
 }
 
 static void check_record(enum zk_opcode opcode, struct jute in, struct zk_lists *lists)
@@ -95,20 +95,20 @@ static void check_record(enum zk_opcode opcode, struct jute in, struct zk_lists 
             MUST(memcmp(&shorter.stat, &reply.stat, sizeof reply.stat) == 0);
         }
     }
-    zk_lists_done(&others);
+    hf__zk_lists_done(&others);
 }
 
 /* As the first frame of a connection, and as an event. */
 static void check_others(struct jute record)
 {
     struct jute in = record;
-    struct zk_greeting greeting = zk_read_greeting(&in);
+    struct zk_greeting greeting = hf__zk_greeting_read(&in);
     if (!in.bad)
         check_text(greeting.password, record.at, record.end);
     in = record;
-    jute_int(&in);
-    jute_int(&in);
-    struct zk_text path = jute_text(&in);
+    hf__zk_jute_int(&in);
+    hf__zk_jute_int(&in);
+    struct zk_text path = hf__zk_jute_text(&in);
     if (!in.bad)
         check_text(path, record.at, record.end);
 }
@@ -125,17 +125,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size)
     size--;
     for (size_t at = 0; at < size; at += used) {
         struct jute record;
-        if (jute_frame(data + at, size - at, &record, &used) != JUTE_WHOLE)
+        if (hf__zk_jute_frame(data + at, size - at, &record, &used) != JUTE_WHOLE)
             break;
         MUST(used >= 4 && used <= size - at);
         check_prefixes(data + at, used);
         check_others(record);
-        zk_read_header(&record);
+        hf__zk_header_read(&record);
         if (!record.bad)
             check_record(opcode, record, &lists);
-        zk_lists_trim(&lists);
+        hf__zk_lists_trim(&lists);
     }
-    zk_lists_done(&lists);
+    hf__zk_lists_done(&lists);
     MUST(hf__mem_live() == live);
     return 0;
 }

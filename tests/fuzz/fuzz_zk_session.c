@@ -110,7 +110,8 @@ void hf__stream_wrote(struct hf_stream *stream, size_t size)
     struct jute record;
     size_t used = 0;
 
-    MUST(jute_frame(stream->room, size, &record, &used) == JUTE_WHOLE && used == size);
+    MUST(hf__zk_jute_frame(stream->room, size, &record, &used) == JUTE_WHOLE &&
+         used == size);
     free(stream->room);
     stream->room = NULL;
 }
@@ -200,7 +201,7 @@ static void pass_time(int64_t ns)
         timer->slot = 0;
         timer->callback(timer->arg);
     }
-    MUST(zk_session_id(zk) == 0 || now_ns < zk_valid_until(zk));
+    MUST(hf__zk_session_id(zk) == 0 || now_ns < hf__zk_valid_until(zk));
 }
 
 /* ---- What the servers say -------------------------------------------------------- */
@@ -238,16 +239,16 @@ static void greet(uint8_t how)
 {
     char bytes[128];
     struct jute_out out = { .at = bytes, .end = bytes + sizeof bytes };
-    char *frame = jute_open(&out);
+    char *frame = hf__zk_jute_open(&out);
     int64_t session = how & 8 ? how : 7;
 
-    jute_put_int(&out, 0);
-    jute_put_int(&out, how % 8 == 7 ? 0 : 1 + how * 100);
-    jute_put_long(&out, how % 8 == 6 ? 0 : session);
-    jute_put_text(&out, "0123456789abcdef", how % 17);
+    hf__zk_jute_put_int(&out, 0);
+    hf__zk_jute_put_int(&out, how % 8 == 7 ? 0 : 1 + how * 100);
+    hf__zk_jute_put_long(&out, how % 8 == 6 ? 0 : session);
+    hf__zk_jute_put_text(&out, "0123456789abcdef", how % 17);
     if (how & 32)
-        jute_put_bool(&out, how % 8 == 5);
-    jute_close(&out, frame);
+        hf__zk_jute_put_bool(&out, how % 8 == 5);
+    hf__zk_jute_close(&out, frame);
     deliver(bytes, (size_t)(out.at - bytes));
 }
 
@@ -258,40 +259,41 @@ static void put_path(struct jute_out *out, uint8_t which)
 
     if (which % 4)
         memcpy(text + 5, path, strlen(path) + 1);
-    jute_put_text(out, which & 64 ? path : text, strlen(which & 64 ? path : text));
+    hf__zk_jute_put_text(out, which & 64 ? path : text,
+                         strlen(which & 64 ? path : text));
 }
 
 static void put_body(struct jute_out *out, const struct zk_call *call, uint8_t how)
 {
     switch (call->opcode) {
     case ZK_OPCODE_CHILDREN2:
-        jute_put_int(out, 2);
-        jute_put_text(out, "x", 1);
-        jute_put_text(out, "yy", 2);
+        hf__zk_jute_put_int(out, 2);
+        hf__zk_jute_put_text(out, "x", 1);
+        hf__zk_jute_put_text(out, "yy", 2);
         break;
     case ZK_OPCODE_MULTI:
         for (uint32_t i = 0; i < call->count; i++) {
-            jute_put_int(out, ZK_OPCODE_CREATE);
-            jute_put_bool(out, false);
-            jute_put_int(out, 0);
+            hf__zk_jute_put_int(out, ZK_OPCODE_CREATE);
+            hf__zk_jute_put_bool(out, false);
+            hf__zk_jute_put_int(out, 0);
             put_path(out, how);
         }
-        jute_put_int(out, -1);
-        jute_put_bool(out, true);
-        jute_put_int(out, -1);
+        hf__zk_jute_put_int(out, -1);
+        hf__zk_jute_put_bool(out, true);
+        hf__zk_jute_put_int(out, -1);
         return;
     case ZK_OPCODE_CREATE2:
     case ZK_OPCODE_CONTAINER:
         put_path(out, how);
         break;
     case ZK_OPCODE_GET:
-        jute_put_text(out, "data", how % 5);
+        hf__zk_jute_put_text(out, "data", how % 5);
         break;
     default:
         break;
     }
     for (int i = 0; i < 17; i++) /* a Stat */
-        jute_put_int(out, i);
+        hf__zk_jute_put_int(out, i);
 }
 
 static const int32_t errors[16] = {
@@ -304,19 +306,19 @@ static void reply(uint8_t how, bool made_up)
 {
     char bytes[1024];
     struct jute_out out = { .at = bytes, .end = bytes + sizeof bytes };
-    const struct zk_call *oldest = zk ? zk_ring_oldest(&zk->ring) : NULL;
-    char *frame = jute_open(&out);
+    const struct zk_call *oldest = zk ? hf__zk_ring_oldest(&zk->ring) : NULL;
+    char *frame = hf__zk_jute_open(&out);
 
     if (!oldest)
         return;
-    jute_put_int(&out, oldest->xid);
-    jute_put_long(&out, how);
-    jute_put_int(&out, errors[how % 16]);
+    hf__zk_jute_put_int(&out, oldest->xid);
+    hf__zk_jute_put_long(&out, how);
+    hf__zk_jute_put_int(&out, errors[how % 16]);
     if (made_up)
         put_steps(&out);
     else
         put_body(&out, oldest, how);
-    jute_close(&out, frame);
+    hf__zk_jute_close(&out, frame);
     deliver(bytes, (size_t)(out.at - bytes));
 }
 
@@ -324,19 +326,19 @@ static void event(uint8_t how)
 {
     char bytes[128];
     struct jute_out out = { .at = bytes, .end = bytes + sizeof bytes };
-    char *frame = jute_open(&out);
+    char *frame = hf__zk_jute_open(&out);
 
-    jute_put_int(&out, ZK_XID_EVENT);
-    jute_put_long(&out, -1);
-    jute_put_int(&out, 0);
-    jute_put_int(&out, how % 7 - 1);
-    jute_put_int(&out, 3);
+    hf__zk_jute_put_int(&out, ZK_XID_EVENT);
+    hf__zk_jute_put_long(&out, -1);
+    hf__zk_jute_put_int(&out, 0);
+    hf__zk_jute_put_int(&out, how % 7 - 1);
+    hf__zk_jute_put_int(&out, 3);
     put_path(&out, how >> 3);
-    jute_close(&out, frame);
+    hf__zk_jute_close(&out, frame);
     deliver(bytes, (size_t)(out.at - bytes));
 }
 
-/* In zk_open(), and when the client looks whether something is there. */
+/* In hf__zk_open(), and when the client looks whether something is there. */
 bool hf__stream_pump(struct hf_stream *stream, int64_t deadline_ns)
 {
     (void)deadline_ns;
@@ -354,7 +356,7 @@ bool hf__stream_pump(struct hf_stream *stream, int64_t deadline_ns)
     return true;
 }
 
-/* zk_open() waits with it between two tries; here it only lets time pass. */
+/* hf__zk_open() waits with it between two tries; here it only lets time pass. */
 int poll(struct pollfd *fds, nfds_t count, int timeout)
 {
     (void)fds, (void)count;
@@ -411,14 +413,14 @@ static void on_done(void *session, void *subject, uint64_t word,
 
 static void on_up(void *session, bool fresh)
 {
-    MUST(session == subjects && zk && zk_is_up(zk) && !is_up);
-    MUST(fresh != has_session && zk_session_id(zk) != 0);
+    MUST(session == subjects && zk && hf__zk_is_up(zk) && !is_up);
+    MUST(fresh != has_session && hf__zk_session_id(zk) != 0);
     is_up = has_session = true;
 }
 
 static void on_down(void *session, const hf_error *why)
 {
-    MUST(session == subjects && zk && !zk_is_up(zk) && is_up && why->code < 0);
+    MUST(session == subjects && zk && !hf__zk_is_up(zk) && is_up && why->code < 0);
     for (size_t i = 0; i < call_count; i++)
         MUST(calls[i] != ASKED);
     is_up = false;
@@ -458,40 +460,41 @@ static void make_call(uint8_t how)
     void *subject = &subjects[word % SUBJECTS];
     switch (how / 4 % 12) {
     case 1:
-        zk_exists(zk, path, how & 1, on_done, subject, word);
+        hf__zk_exists(zk, path, how & 1, on_done, subject, word);
         break;
     case 0:
     case 2:
-        zk_get(zk, path, how & 1, on_done, subject, word);
+        hf__zk_get(zk, path, how & 1, on_done, subject, word);
         break;
     case 3:
     case 4:
-        zk_children(zk, path, how & 1, on_done, subject, word);
+        hf__zk_children(zk, path, how & 1, on_done, subject, word);
         break;
     case 6:
-        zk_multi(zk, pair, 1 + (how & 1), on_done, subject, word);
+        hf__zk_multi(zk, pair, 1 + (how & 1), on_done, subject, word);
         break;
     case 7:
-        zk_create(zk, path, "abc", 3, ZK_EPHEMERAL_SEQUENTIAL, on_done, subject, word);
+        hf__zk_create(zk, path, "abc", 3, ZK_EPHEMERAL_SEQUENTIAL, on_done, subject,
+                      word);
         break;
     case 8:
-        zk_make(zk, path, on_done, subject, word);
+        hf__zk_make_folder(zk, path, on_done, subject, word);
         break;
     case 9:
-        zk_set(zk, path, "abc", 3, -1, on_done, subject, word);
+        hf__zk_set(zk, path, "abc", 3, -1, on_done, subject, word);
         break;
     case 10:
-        zk_ping(zk, on_done, subject, word);
+        hf__zk_ping(zk, on_done, subject, word);
         break;
     default:
-        zk_delete(zk, path, -1, on_done, subject, word);
+        hf__zk_delete(zk, path, -1, on_done, subject, word);
         break;
     }
 }
 
 static void forget(size_t which)
 {
-    zk_forget(zk, &subjects[which]);
+    hf__zk_forget(zk, &subjects[which]);
     for (size_t i = which; i < call_count; i += SUBJECTS)
         if (calls[i] == ASKED)
             calls[i] = FORGOTTEN;
@@ -529,16 +532,16 @@ static void user_step(uint8_t step)
 {
     switch (step % 8) {
     case 3:
-        zk_unwatch(zk, paths[step >> 6]);
+        hf__zk_unwatch(zk, paths[step >> 6]);
         break;
     case 4:
         forget(step / 16 % SUBJECTS);
         break;
     default:
-        zk_gather(zk);
+        hf__zk_gather(zk);
         for (int i = step % 8 > 4; i >= 0; i--)
             make_call(next_step());
-        zk_flush(zk);
+        hf__zk_flush(zk);
     }
 }
 
@@ -581,17 +584,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     zk = NULL;
     const uint8_t how = next_step();
     const struct zk_settings settings = settings_of(how);
-    int rc = zk_open(&host, &settings, &user, subjects, &zk, &why);
-    MUST(rc == 0 ? zk != NULL && zk_is_up(zk) : rc == why.code && !zk);
+    int rc = hf__zk_open(&host, &settings, &user, subjects, &zk, &why);
+    MUST(rc == 0 ? zk != NULL && hf__zk_is_up(zk) : rc == why.code && !zk);
     is_up = has_session = rc == 0;
     while (rc == 0 && steps_left > 0)
         one_step(next_step());
     if (rc == 0 && how & 8) {
-        zk_mute(zk);
+        hf__zk_mute(zk);
         is_up = has_session = false;
-        zk_settle(zk, now_ns + HF_NS_PER_S);
+        hf__zk_close_wait(zk, now_ns + HF_NS_PER_S);
     }
-    zk_close(zk, false);
+    hf__zk_close(zk, false);
     MUST(!timer && hf__mem_live() == live);
     return 0;
 }

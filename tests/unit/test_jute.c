@@ -30,7 +30,7 @@ static enum jute_state frame_of(const void *data, size_t size, size_t *used)
     char *copy = malloc(size ? size : 1);
     ck_assert_ptr_nonnull(copy);
     memcpy(copy, data, size);
-    enum jute_state state = jute_frame(copy, size, &record, used);
+    enum jute_state state = hf__zk_jute_frame(copy, size, &record, used);
     if (state == JUTE_WHOLE)
         UNIT_ASSERT(record.at == copy + 4 && record.end == copy + *used);
     free(copy);
@@ -42,29 +42,29 @@ static enum jute_state frame_of(const void *data, size_t size, size_t *used)
 START_TEST(what_is_written_is_read)
 {
     struct jute_out out = writing(sizeof bytes);
-    jute_put_int(&out, INT32_MIN);
-    jute_put_int(&out, 0x01020304);
-    jute_put_long(&out, INT64_MIN + 7);
-    jute_put_bool(&out, true);
-    jute_put_bool(&out, false);
-    jute_put_text(&out, "text", 4);
-    jute_put_joined(&out, "/ch", 3, "/root", 5);
-    jute_put_text(&out, NULL, 0);
+    hf__zk_jute_put_int(&out, INT32_MIN);
+    hf__zk_jute_put_int(&out, 0x01020304);
+    hf__zk_jute_put_long(&out, INT64_MIN + 7);
+    hf__zk_jute_put_bool(&out, true);
+    hf__zk_jute_put_bool(&out, false);
+    hf__zk_jute_put_text(&out, "text", 4);
+    hf__zk_jute_put_joined(&out, "/ch", 3, "/root", 5);
+    hf__zk_jute_put_text(&out, NULL, 0);
     ck_assert(!out.full);
     ck_assert_int_eq(memcmp(bytes + 4, "\1\2\3\4", 4), 0);
 
     struct jute in = reading(&out);
-    ck_assert_int_eq(jute_int(&in), INT32_MIN);
-    ck_assert_int_eq(jute_int(&in), 0x01020304);
-    ck_assert_int_eq(jute_long(&in), INT64_MIN + 7);
-    ck_assert(jute_bool(&in));
-    ck_assert(!jute_bool(&in));
-    struct zk_text text = jute_text(&in);
+    ck_assert_int_eq(hf__zk_jute_int(&in), INT32_MIN);
+    ck_assert_int_eq(hf__zk_jute_int(&in), 0x01020304);
+    ck_assert_int_eq(hf__zk_jute_long(&in), INT64_MIN + 7);
+    ck_assert(hf__zk_jute_bool(&in));
+    ck_assert(!hf__zk_jute_bool(&in));
+    struct zk_text text = hf__zk_jute_text(&in);
     ck_assert_int_eq(memcmp(text.at, "text", 4), 0);
-    text = jute_text(&in);
+    text = hf__zk_jute_text(&in);
     ck_assert_uint_eq(text.len, 8);
     ck_assert_int_eq(memcmp(text.at, "/ch/root", 8), 0);
-    ck_assert_uint_eq(jute_text(&in).len, 0);
+    ck_assert_uint_eq(hf__zk_jute_text(&in).len, 0);
     ck_assert(!in.bad && in.at == in.end);
 }
 END_TEST
@@ -73,13 +73,13 @@ START_TEST(reading_beyond_the_end_is_bad_and_stays_so)
 {
     struct jute in = { .at = bytes, .end = bytes + 3 };
 
-    ck_assert_int_eq(jute_int(&in), 0);
+    ck_assert_int_eq(hf__zk_jute_int(&in), 0);
     ck_assert(in.bad);
-    ck_assert(!jute_bool(&in));
-    ck_assert_int_eq(jute_long(&in), 0);
-    ck_assert_uint_eq(jute_text(&in).len, 0);
-    ck_assert_ptr_nonnull(jute_text(&in).at);
-    ck_assert_uint_eq(jute_count(&in, 1), 0);
+    ck_assert(!hf__zk_jute_bool(&in));
+    ck_assert_int_eq(hf__zk_jute_long(&in), 0);
+    ck_assert_uint_eq(hf__zk_jute_text(&in).len, 0);
+    ck_assert_ptr_nonnull(hf__zk_jute_text(&in).at);
+    ck_assert_uint_eq(hf__zk_jute_count(&in, 1), 0);
     ck_assert(in.bad && in.at == in.end);
 }
 END_TEST
@@ -87,18 +87,18 @@ END_TEST
 static bool text_is_bad(int32_t len, size_t left)
 {
     struct jute_out out = writing(sizeof bytes);
-    jute_put_int(&out, len);
+    hf__zk_jute_put_int(&out, len);
     struct jute in = { .at = bytes, .end = bytes + 4 + left };
-    jute_text(&in);
+    hf__zk_jute_text(&in);
     return in.bad;
 }
 
 static bool count_is_bad(int32_t count, size_t left, size_t least)
 {
     struct jute_out out = writing(sizeof bytes);
-    jute_put_int(&out, count);
+    hf__zk_jute_put_int(&out, count);
     struct jute in = { .at = bytes, .end = bytes + 4 + left };
-    size_t got = jute_count(&in, least);
+    size_t got = hf__zk_jute_count(&in, least);
     UNIT_ASSERT(in.bad || got == (count < 0 ? 0 : (size_t)count));
     return in.bad;
 }
@@ -126,17 +126,17 @@ START_TEST(what_does_not_fit_is_not_written)
     for (size_t room = 0; room < 40; room++) {
         memset(bytes, 'z', sizeof bytes);
         struct jute_out out = writing(room);
-        char *frame = jute_open(&out);
-        jute_put_int(&out, 1);
-        jute_put_long(&out, 2);
-        jute_put_bool(&out, true);
-        jute_put_joined(&out, "head", 4, "tail", 4);
-        jute_close(&out, frame);
+        char *frame = hf__zk_jute_open(&out);
+        hf__zk_jute_put_int(&out, 1);
+        hf__zk_jute_put_long(&out, 2);
+        hf__zk_jute_put_bool(&out, true);
+        hf__zk_jute_put_joined(&out, "head", 4, "tail", 4);
+        hf__zk_jute_close(&out, frame);
         ck_assert(out.full == (room < 4 + 4 + 8 + 1 + 12));
         ck_assert_int_eq(bytes[room], 'z');
     }
     struct jute_out out = writing(sizeof bytes);
-    jute_put_joined(&out, bytes, INT32_MAX, bytes, 1);
+    hf__zk_jute_put_joined(&out, bytes, INT32_MAX, bytes, 1);
     ck_assert(out.full);
 }
 END_TEST
@@ -144,9 +144,9 @@ END_TEST
 START_TEST(frames_ask_for_more_until_they_are_whole)
 {
     struct jute_out out = writing(sizeof bytes);
-    char *frame = jute_open(&out);
-    jute_put_text(&out, "anything", 8);
-    jute_close(&out, frame);
+    char *frame = hf__zk_jute_open(&out);
+    hf__zk_jute_put_text(&out, "anything", 8);
+    hf__zk_jute_close(&out, frame);
     size_t size = (size_t)(out.at - bytes), used = 0;
 
     for (size_t cut = 0; cut < size; cut++)
@@ -169,20 +169,20 @@ END_TEST
 static void put_stat(struct jute_out *out)
 {
     for (int64_t i = 1; i <= 4; i++)
-        jute_put_long(out, i);
+        hf__zk_jute_put_long(out, i);
     for (int32_t i = 5; i <= 7; i++)
-        jute_put_int(out, i);
-    jute_put_long(out, 8);
-    jute_put_int(out, 9);
-    jute_put_int(out, 10);
-    jute_put_long(out, 11);
+        hf__zk_jute_put_int(out, i);
+    hf__zk_jute_put_long(out, 8);
+    hf__zk_jute_put_int(out, 9);
+    hf__zk_jute_put_int(out, 10);
+    hf__zk_jute_put_long(out, 11);
 }
 
 static void put_result(struct jute_out *out, int32_t type, bool done, int32_t error)
 {
-    jute_put_int(out, type);
-    jute_put_bool(out, done);
-    jute_put_int(out, error);
+    hf__zk_jute_put_int(out, type);
+    hf__zk_jute_put_bool(out, done);
+    hf__zk_jute_put_int(out, error);
 }
 
 /* A reply without its header, of every kind. */
@@ -191,26 +191,26 @@ static size_t body_write(enum zk_opcode opcode)
     struct jute_out out = writing(sizeof bytes);
 
     if (opcode == ZK_OPCODE_CREATE2)
-        jute_put_text(&out, "/a-0000000001", 13);
+        hf__zk_jute_put_text(&out, "/a-0000000001", 13);
     if (opcode == ZK_OPCODE_GET)
-        jute_put_text(&out, "data", 4);
+        hf__zk_jute_put_text(&out, "data", 4);
     if (opcode == ZK_OPCODE_CHILDREN2) {
-        jute_put_int(&out, 3);
-        jute_put_text(&out, "one", 3);
-        jute_put_text(&out, "", 0);
-        jute_put_text(&out, "three", 5);
+        hf__zk_jute_put_int(&out, 3);
+        hf__zk_jute_put_text(&out, "one", 3);
+        hf__zk_jute_put_text(&out, "", 0);
+        hf__zk_jute_put_text(&out, "three", 5);
     }
     if (opcode == ZK_OPCODE_MULTI) {
         put_result(&out, ZK_OPCODE_CREATE, false, 0);
-        jute_put_text(&out, "/b", 2);
+        hf__zk_jute_put_text(&out, "/b", 2);
         put_result(&out, ZK_OPCODE_DELETE, false, 0);
         put_result(&out, ZK_OPCODE_CREATE2, false, 0);
-        jute_put_text(&out, "/c", 2);
+        hf__zk_jute_put_text(&out, "/c", 2);
         put_stat(&out);
         put_result(&out, ZK_OPCODE_SET, false, 0);
         put_stat(&out);
         put_result(&out, ZK_OPCODE_ERROR, false, ZK_NONODE);
-        jute_put_int(&out, ZK_NONODE);
+        hf__zk_jute_put_int(&out, ZK_NONODE);
         put_result(&out, -1, true, -1);
     } else {
         put_stat(&out);
@@ -223,7 +223,7 @@ static int body_read(enum zk_opcode opcode, size_t size, struct zk_lists *lists,
 {
     struct jute in = { .at = bytes, .end = bytes + size };
     *reply = (struct zk_reply){ 0 };
-    return zk_read_reply(opcode, &in, lists, reply);
+    return hf__zk_reply_read(opcode, &in, lists, reply);
 }
 
 START_TEST(replies_are_read)
@@ -253,7 +253,7 @@ START_TEST(replies_are_read)
     ck_assert_int_eq(reply.errors[0], 0);
     ck_assert_int_eq(memcmp(reply.paths[2].at, "/c", 2), 0);
     ck_assert_uint_eq(reply.paths[1].len, 0);
-    zk_lists_done(&lists);
+    hf__zk_lists_done(&lists);
     ck_assert_uint_eq(hf__mem_live(), live);
 }
 END_TEST
@@ -274,7 +274,7 @@ START_TEST(a_reply_cut_short_is_none)
         /* A newer server may say more. */
         ck_assert_int_eq(body_read(opcodes[i], size + 8, &lists, &reply), 0);
     }
-    zk_lists_done(&lists);
+    hf__zk_lists_done(&lists);
 }
 END_TEST
 
@@ -284,11 +284,11 @@ START_TEST(made_up_counts_take_no_memory)
     struct zk_reply reply;
     struct jute_out out = writing(sizeof bytes);
 
-    jute_put_int(&out, INT32_MAX);
+    hf__zk_jute_put_int(&out, INT32_MAX);
     ck_assert_int_eq(body_read(ZK_OPCODE_CHILDREN2, 500, &lists, &reply),
                      HF_EUNREACHABLE);
     ck_assert_uint_le(lists.room, 64);
-    zk_lists_done(&lists);
+    hf__zk_lists_done(&lists);
 }
 END_TEST
 
@@ -303,7 +303,7 @@ START_TEST(an_unknown_result_is_none)
     ck_assert_int_eq(
         body_read(ZK_OPCODE_MULTI, (size_t)(out.at - bytes), &lists, &reply),
         HF_EUNREACHABLE);
-    zk_lists_done(&lists);
+    hf__zk_lists_done(&lists);
 }
 END_TEST
 
@@ -321,29 +321,29 @@ START_TEST(lists_without_memory)
     }
     hf__mem_fail(0, 0);
     ck_assert_int_eq(body_read(ZK_OPCODE_CHILDREN2, size, &lists, &reply), 0);
-    zk_lists_done(&lists);
+    hf__zk_lists_done(&lists);
 }
 END_TEST
 
 START_TEST(greetings_of_all_ages)
 {
     struct jute_out out = writing(sizeof bytes);
-    jute_put_int(&out, 0);
-    jute_put_int(&out, 4000);
-    jute_put_long(&out, 99);
-    jute_put_text(&out, "0123456789abcdef", 16);
+    hf__zk_jute_put_int(&out, 0);
+    hf__zk_jute_put_int(&out, 4000);
+    hf__zk_jute_put_long(&out, 99);
+    hf__zk_jute_put_text(&out, "0123456789abcdef", 16);
     struct jute in = reading(&out);
-    struct zk_greeting greeting = zk_read_greeting(&in);
+    struct zk_greeting greeting = hf__zk_greeting_read(&in);
     ck_assert(!in.bad && !greeting.read_only);
     ck_assert_int_eq(greeting.timeout_ms, 4000);
     ck_assert_int_eq(greeting.session, 99);
     ck_assert_uint_eq(greeting.password.len, 16);
-    jute_put_bool(&out, true);
+    hf__zk_jute_put_bool(&out, true);
     in = reading(&out);
-    ck_assert(zk_read_greeting(&in).read_only);
+    ck_assert(hf__zk_greeting_read(&in).read_only);
     in = reading(&out);
     in.end -= 2;
-    zk_read_greeting(&in);
+    hf__zk_greeting_read(&in);
     ck_assert(in.bad);
 }
 END_TEST

@@ -41,7 +41,7 @@ static void open_both(void)
 {
     open_at(&stage, zoo.node[0].port, 10 * HF_NS_PER_S);
     open_at(&other, zoo.node[0].port, 10 * HF_NS_PER_S);
-    zk_make(stage.zk, "/l", stage_take, &stage, 0);
+    hf__zk_make_folder(stage.zk, "/l", stage_take, &stage, 0);
     ck_assert_int_eq(stage_last(&stage)->reply.error, ZK_OK);
 }
 
@@ -54,18 +54,19 @@ static void close_both(void)
 /* The node that `at` has made last. */
 static const char *make_node(struct stage *at)
 {
-    zk_create(at->zk, "/l/x-", "data", 4, ZK_EPHEMERAL_SEQUENTIAL, stage_take, at, 1);
+    hf__zk_create(at->zk, "/l/x-", "data", 4, ZK_EPHEMERAL_SEQUENTIAL, stage_take, at,
+                  1);
     const struct stage_reply *last = stage_last(at);
     ck_assert_int_eq(last->code, 0);
     ck_assert_int_eq(last->reply.error, ZK_OK);
     ck_assert_int_eq(last->reply.zxid, last->reply.stat.czxid);
-    ck_assert_int_eq(last->reply.stat.ephemeral_owner, zk_session_id(at->zk));
+    ck_assert_int_eq(last->reply.stat.ephemeral_owner, hf__zk_session_id(at->zk));
     return last->text;
 }
 
 static int exists(struct stage *at, const char *path)
 {
-    zk_exists(at->zk, path, false, stage_take, at, 2);
+    hf__zk_exists(at->zk, path, false, stage_take, at, 2);
     const struct stage_reply *last = stage_last(at);
     ck_assert_int_eq(last->code, 0);
     return last->reply.error;
@@ -77,10 +78,11 @@ START_TEST(every_request)
     open_both();
     struct zk *zk = stage.zk;
 
-    zk_gather(zk);
-    zk_create(zk, "/l/x-", "data", 4, ZK_EPHEMERAL_SEQUENTIAL, stage_take, &stage, 1);
-    zk_children(zk, "/l", true, stage_take, &stage, 2);
-    zk_flush(zk);
+    hf__zk_gather(zk);
+    hf__zk_create(zk, "/l/x-", "data", 4, ZK_EPHEMERAL_SEQUENTIAL, stage_take, &stage,
+                  1);
+    hf__zk_children(zk, "/l", true, stage_take, &stage, 2);
+    hf__zk_flush(zk);
     const struct stage_reply *last = stage_last(&stage);
     char path[STAGE_TEXT];
     snprintf(path, sizeof path, "%s", last[-1].text);
@@ -88,16 +90,16 @@ START_TEST(every_request)
     ck_assert_str_eq(last->text, "x-0000000000");
     ck_assert_int_eq(last->reply.stat.num_children, 1);
 
-    zk_get(zk, path, true, stage_take, &stage, 3);
+    hf__zk_get(zk, path, true, stage_take, &stage, 3);
     ck_assert_str_eq(stage_last(&stage)->text, "data");
-    zk_set(zk, path, "new", 3, 5, stage_take, &stage, 4);
+    hf__zk_set(zk, path, "new", 3, 5, stage_take, &stage, 4);
     ck_assert_int_eq(stage_last(&stage)->reply.error, ZK_BADVERSION);
-    zk_set(zk, path, "new", 3, 0, stage_take, &stage, 5);
+    hf__zk_set(zk, path, "new", 3, 0, stage_take, &stage, 5);
     ck_assert_int_eq(stage_last(&stage)->reply.stat.version, 1);
     ck_assert_str_eq(stage.events[0], "3 /l/x-0000000000");
-    zk_exists(zk, "/none", true, stage_take, &stage, 6);
+    hf__zk_exists(zk, "/none", true, stage_take, &stage, 6);
     ck_assert_int_eq(stage_last(&stage)->reply.error, ZK_NONODE);
-    zk_create(zk, "/none/a", "", 0, ZK_PERSISTENT, stage_take, &stage, 7);
+    hf__zk_create(zk, "/none/a", "", 0, ZK_PERSISTENT, stage_take, &stage, 7);
     ck_assert_int_eq(stage_last(&stage)->reply.error, ZK_NONODE);
 
     const struct zk_op ops[] = {
@@ -107,22 +109,22 @@ START_TEST(every_request)
         { .what = ZK_OP_CHECK, .path = path, .version = 2 },
         { .what = ZK_OP_DELETE, .path = path, .version = -1 },
     };
-    zk_multi(zk, ops, 5, stage_take, &stage, 8);
+    hf__zk_multi(zk, ops, 5, stage_take, &stage, 8);
     last = stage_last(&stage);
     ck_assert_int_eq(last->code, 0);
     ck_assert_int_eq(last->reply.error, ZK_OK);
     ck_assert_uint_eq(last->reply.count, 5);
     ck_assert_str_eq(stage.events[1], "1 /none");
     ck_assert_str_eq(stage.events[2], "4 /l");
-    zk_multi(zk, ops + 1, 4, stage_take, &stage, 9);
+    hf__zk_multi(zk, ops + 1, 4, stage_take, &stage, 9);
     last = stage_last(&stage);
     ck_assert_int_eq(last->reply.error, ZK_NODEEXISTS);
     ck_assert_uint_eq(last->reply.count, 4);
-    zk_sync(zk, "/", stage_take, &stage, 10);
+    hf__zk_sync(zk, "/", stage_take, &stage, 10);
     ck_assert_int_eq(stage_last(&stage)->reply.error, ZK_OK);
-    zk_ping(zk, stage_take, &stage, 11);
+    hf__zk_ping(zk, stage_take, &stage, 11);
     ck_assert_int_eq(stage_last(&stage)->reply.error, ZK_OK);
-    zk_delete(zk, "/l", -1, stage_take, &stage, 12);
+    hf__zk_delete(zk, "/l", -1, stage_take, &stage, 12);
     ck_assert_int_eq(stage_last(&stage)->reply.error, ZK_NOTEMPTY);
     ck_assert_uint_eq(stage.downs, 0);
     close_both();
@@ -134,13 +136,13 @@ START_TEST(watches_on_the_server)
 {
     begin();
     open_both();
-    zk_get(stage.zk, "/l", true, stage_take, &stage, 1);
-    zk_children(stage.zk, "/l", true, stage_take, &stage, 1);
+    hf__zk_get(stage.zk, "/l", true, stage_take, &stage, 1);
+    hf__zk_children(stage.zk, "/l", true, stage_take, &stage, 1);
     stage_last(&stage);
     ck_assert_int_eq(zookeeper_number(&zoo, 0, "watch_count"), 2);
-    zk_unwatch(stage.zk, "/l");
-    zk_unwatch(stage.zk, "/l");
-    zk_ping(stage.zk, stage_take, &stage, 1);
+    hf__zk_unwatch(stage.zk, "/l");
+    hf__zk_unwatch(stage.zk, "/l");
+    hf__zk_ping(stage.zk, stage_take, &stage, 1);
     stage_last(&stage);
     ck_assert_int_eq(zookeeper_number(&zoo, 0, "watch_count"), 0);
     ck_assert_uint_eq(stage.zk->watches.count, 0);
@@ -148,9 +150,9 @@ START_TEST(watches_on_the_server)
     char path[STAGE_TEXT];
     snprintf(path, sizeof path, "%s", make_node(&other));
     ck_assert_int_eq(exists(&stage, path), ZK_OK);
-    zk_mute(other.zk);
-    zk_settle(other.zk, hf__now() + 5 * HF_NS_PER_S);
-    ck_assert_int_eq(zk_session_id(other.zk), 0);
+    hf__zk_mute(other.zk);
+    hf__zk_close_wait(other.zk, hf__now() + 5 * HF_NS_PER_S);
+    ck_assert_int_eq(hf__zk_session_id(other.zk), 0);
     ck_assert_int_eq(exists(&stage, path), ZK_NONODE);
     close_both();
     end();
@@ -166,16 +168,16 @@ START_TEST(a_session_goes_on)
     struct tcp_proxy *proxy = proxy_start(where);
     open_at(&stage, proxy_port(proxy), 10 * HF_NS_PER_S);
     open_at(&other, zoo.node[0].port, 10 * HF_NS_PER_S);
-    zk_make(stage.zk, "/l", stage_take, &stage, 0);
+    hf__zk_make_folder(stage.zk, "/l", stage_take, &stage, 0);
     stage_last(&stage);
     snprintf(path, sizeof path, "%s", make_node(&other));
     snprintf(own, sizeof own, "%s", make_node(&stage));
-    zk_get(stage.zk, path, true, stage_take, &stage, 1);
+    hf__zk_get(stage.zk, path, true, stage_take, &stage, 1);
     stage_last(&stage);
 
     proxy_mode(proxy, PROXY_REFUSE, 0);
     STAGE_UNTIL(&stage, stage.downs == 1);
-    zk_delete(other.zk, path, -1, stage_take, &other, 1);
+    hf__zk_delete(other.zk, path, -1, stage_take, &other, 1);
     ck_assert_int_eq(stage_last(&other)->reply.error, ZK_OK);
     proxy_mode(proxy, PROXY_PASS, 0);
     STAGE_UNTIL(&stage, stage.event_count == 1);
@@ -183,7 +185,7 @@ START_TEST(a_session_goes_on)
     ck_assert_str_eq(stage.story + stage.story_len - 3, "due");
     ck_assert_int_eq(exists(&stage, own), ZK_OK);
 
-    zk_get(stage.zk, own, true, stage_take, &stage, 1);
+    hf__zk_get(stage.zk, own, true, stage_take, &stage, 1);
     stage_last(&stage);
     zookeeper_kill(&zoo, 0);
     STAGE_UNTIL(&stage, stage.downs == 2);
@@ -192,7 +194,7 @@ START_TEST(a_session_goes_on)
     STAGE_UNTIL(&stage, stage.ups == 2);
     STAGE_UNTIL(&other, other.ups == 1);
     ck_assert_uint_eq(stage.fresh + stage.expiries + other.fresh, 0);
-    zk_set(other.zk, own, "", 0, -1, stage_take, &other, 1);
+    hf__zk_set(other.zk, own, "", 0, -1, stage_take, &other, 1);
     ck_assert_int_eq(stage_last(&other)->reply.error, ZK_OK);
     STAGE_UNTIL(&stage, stage.event_count == 2);
     ck_assert_str_eq(stage.events[1], "3 /l/x-0000000001");
@@ -211,11 +213,11 @@ START_TEST(a_session_ends)
     snprintf(where, sizeof where, ":%d", zoo.node[0].port);
     struct tcp_proxy *proxy = proxy_start(where);
     open_at(&other, zoo.node[0].port, 10 * HF_NS_PER_S);
-    zk_make(other.zk, "/l", stage_take, &other, 0);
+    hf__zk_make_folder(other.zk, "/l", stage_take, &other, 0);
     stage_last(&other);
     open_at(&stage, proxy_port(proxy), 2 * HF_NS_PER_S);
     snprintf(own, sizeof own, "%s", make_node(&stage));
-    int64_t session = zk_session_id(stage.zk), until = zk_valid_until(stage.zk);
+    int64_t session = hf__zk_session_id(stage.zk), until = hf__zk_valid_until(stage.zk);
 
     proxy_mode(proxy, PROXY_HOLE, 0);
     STAGE_UNTIL(&stage, stage.expiries == 1);
@@ -226,7 +228,7 @@ START_TEST(a_session_ends)
     STAGE_UNTIL(&stage, stage.ups == 1);
     ck_assert_uint_eq(stage.fresh, 1);
     ck_assert_uint_eq(stage.expiries, 1);
-    ck_assert_int_ne(zk_session_id(stage.zk), session);
+    ck_assert_int_ne(hf__zk_session_id(stage.zk), session);
     ck_assert_int_eq(exists(&other, own), ZK_NONODE);
     make_node(&stage);
     close_both();

@@ -39,11 +39,12 @@ START_TEST(a_new_session_is_asked_for)
     ck_assert_int_eq(peer.hello.last_zxid, 0);
     ck_assert_int_eq(peer.hello.timeout_ms, 10000);
     ck_assert(!peer.hello.read_only);
-    ck_assert(zk_is_up(stage.zk));
-    ck_assert_int_eq(zk_session_id(stage.zk), PEER_SESSION);
-    ck_assert_int_eq(zk_session_ns(stage.zk), PEER_SESSION_MS * HF_NS_PER_MS);
-    ck_assert_int_le(zk_valid_until(stage.zk), hf__now() + zk_session_ns(stage.zk));
-    ck_assert_int_gt(zk_valid_until(stage.zk), hf__now());
+    ck_assert(hf__zk_is_up(stage.zk));
+    ck_assert_int_eq(hf__zk_session_id(stage.zk), PEER_SESSION);
+    ck_assert_int_eq(hf__zk_session_ns(stage.zk), PEER_SESSION_MS * HF_NS_PER_MS);
+    ck_assert_int_le(hf__zk_valid_until(stage.zk),
+                     hf__now() + hf__zk_session_ns(stage.zk));
+    ck_assert_int_gt(hf__zk_valid_until(stage.zk), hf__now());
     ck_assert_uint_eq(stage.ups, 0);
     end();
 }
@@ -169,7 +170,7 @@ START_TEST(the_next_server_is_tried)
     struct zk_settings settings = stage_settings(hosts);
     ck_assert_int_eq(stage_open(&stage, &settings, NULL), 0);
     peer_met(&peer);
-    ck_assert_int_eq(zk_session_id(stage.zk), PEER_SESSION);
+    ck_assert_int_eq(hf__zk_session_id(stage.zk), PEER_SESSION);
     ck_assert_int_eq(peer.hello.session, 0);
     peer_end(&other);
     end();
@@ -187,9 +188,9 @@ START_TEST(passwords)
     ck_assert_int_eq(stage_open(&stage, &settings, NULL), 0);
     peer_met(&peer);
     ck_assert_int_eq(peer_expect(&peer, &stage, ZK_OPCODE_AUTH, &in), ZK_XID_AUTH);
-    ck_assert_int_eq(jute_int(&in), 0);
-    ck_assert(text_is(jute_text(&in), "digest"));
-    ck_assert(text_is(jute_text(&in), "user:secret"));
+    ck_assert_int_eq(hf__zk_jute_int(&in), 0);
+    ck_assert(text_is(hf__zk_jute_text(&in), "digest"));
+    ck_assert(text_is(hf__zk_jute_text(&in), "user:secret"));
     ck_assert(!in.bad && in.at == in.end);
     /* And again on the next connection. */
     peer_accept(&peer, &stage);
@@ -224,35 +225,35 @@ START_TEST(a_flight_is_one_write)
     struct jute in;
     struct peer_body body;
     peer_open(&peer, &stage, NULL);
-    zk_gather(stage.zk);
-    zk_create(stage.zk, "/l/x-", "d", 1, ZK_EPHEMERAL_SEQUENTIAL, stage_take, &stage,
-              1);
-    zk_children(stage.zk, "/l", false, stage_take, &stage, 2);
+    hf__zk_gather(stage.zk);
+    hf__zk_create(stage.zk, "/l/x-", "d", 1, ZK_EPHEMERAL_SEQUENTIAL, stage_take,
+                  &stage, 1);
+    hf__zk_children(stage.zk, "/l", false, stage_take, &stage, 2);
     ck_assert(peer_quiet(&peer, &stage));
-    zk_flush(stage.zk);
+    hf__zk_flush(stage.zk);
 
     int32_t xid = peer_expect(&peer, &stage, ZK_OPCODE_CREATE2, &in);
     ck_assert_int_eq(xid, 1);
-    ck_assert(text_is(jute_text(&in), "/l/x-"));
-    ck_assert(text_is(jute_text(&in), "d"));
-    ck_assert_int_eq(jute_int(&in), 1);
-    ck_assert_int_eq(jute_int(&in), 31);
-    ck_assert(text_is(jute_text(&in), "world"));
-    ck_assert(text_is(jute_text(&in), "anyone"));
-    ck_assert_int_eq(jute_int(&in), 3);
+    ck_assert(text_is(hf__zk_jute_text(&in), "/l/x-"));
+    ck_assert(text_is(hf__zk_jute_text(&in), "d"));
+    ck_assert_int_eq(hf__zk_jute_int(&in), 1);
+    ck_assert_int_eq(hf__zk_jute_int(&in), 31);
+    ck_assert(text_is(hf__zk_jute_text(&in), "world"));
+    ck_assert(text_is(hf__zk_jute_text(&in), "anyone"));
+    ck_assert_int_eq(hf__zk_jute_int(&in), 3);
     ck_assert(!in.bad && in.at == in.end);
     ck_assert_uint_lt(peer.taken, peer.heard_len); /* both in one read */
     ck_assert_int_eq(peer_expect(&peer, &stage, ZK_OPCODE_CHILDREN2, &in), 2);
-    ck_assert(text_is(jute_text(&in), "/l"));
-    ck_assert(!jute_bool(&in) && !in.bad && in.at == in.end);
+    ck_assert(text_is(hf__zk_jute_text(&in), "/l"));
+    ck_assert(!hf__zk_jute_bool(&in) && !in.bad && in.at == in.end);
 
     body_begin(&body);
-    jute_put_text(&body.out, "/l/x-0000000003", 15);
+    hf__zk_jute_put_text(&body.out, "/l/x-0000000003", 15);
     body_stat(&body, PEER_SESSION);
     peer_reply_with(&peer, 1, 77, body.bytes, body_len(&body));
     body_begin(&body);
-    jute_put_int(&body.out, 1);
-    jute_put_text(&body.out, "x-0000000003", 12);
+    hf__zk_jute_put_int(&body.out, 1);
+    hf__zk_jute_put_text(&body.out, "x-0000000003", 12);
     body_stat(&body, 0);
     peer_reply_with(&peer, 2, 77, body.bytes, body_len(&body));
     const struct stage_reply *reply = stage_last(&stage);
@@ -271,8 +272,8 @@ START_TEST(replies_come_in_pieces)
     static const char reply[] = "\0\0\0\x10\0\0\0\1\0\0\0\0\0\0\0\5\xff\xff\xff\x9b"
                                 "\0\0\0\x10\0\0\0\2\0\0\0\0\0\0\0\6\0\0\0\0";
     peer_open(&peer, &stage, NULL);
-    zk_delete(stage.zk, "/a", 3, stage_take, &stage, 10);
-    zk_delete(stage.zk, "/a", -1, stage_take, &stage, 11);
+    hf__zk_delete(stage.zk, "/a", 3, stage_take, &stage, 10);
+    hf__zk_delete(stage.zk, "/a", -1, stage_take, &stage, 11);
     peer_expect(&peer, &stage, ZK_OPCODE_DELETE, NULL);
     peer_expect(&peer, &stage, ZK_OPCODE_DELETE, NULL);
     for (size_t i = 0; i + 1 < sizeof reply - 1; i++) {
@@ -295,11 +296,11 @@ START_TEST(calls_made_in_answers_share_a_write)
 {
     peer_open(&peer, &stage, NULL);
     for (uint64_t i = 0; i < 3; i++)
-        zk_sync(stage.zk, "/", stage_take, &stage, i);
+        hf__zk_sync(stage.zk, "/", stage_take, &stage, i);
     for (int i = 0; i < 3; i++)
         peer_expect(&peer, &stage, ZK_OPCODE_SYNC, NULL);
-    zk_forget(stage.zk, &stage);
-    zk_ping(stage.zk, stage_take, &peer, 4);
+    hf__zk_forget(stage.zk, &stage);
+    hf__zk_ping(stage.zk, stage_take, &peer, 4);
     peer_expect(&peer, &stage, ZK_OPCODE_PING, NULL);
     for (int32_t i = 1; i <= 3; i++)
         peer_reply(&peer, i, 1, 0);
@@ -331,42 +332,42 @@ START_TEST(requests_of_all_kinds)
     ck_assert_int_eq(stage_open(&stage, &settings, NULL), 0);
     peer_met(&peer);
 
-    zk_set(stage.zk, "/s", "data", 4, 9, stage_take, &stage, 1);
+    hf__zk_set(stage.zk, "/s", "data", 4, 9, stage_take, &stage, 1);
     peer_expect(&peer, &stage, ZK_OPCODE_SET, &in);
-    ck_assert(text_is(jute_text(&in), "/in/here/s"));
-    ck_assert(text_is(jute_text(&in), "data"));
-    ck_assert_int_eq(jute_int(&in), 9);
+    ck_assert(text_is(hf__zk_jute_text(&in), "/in/here/s"));
+    ck_assert(text_is(hf__zk_jute_text(&in), "data"));
+    ck_assert_int_eq(hf__zk_jute_int(&in), 9);
     ck_assert(!in.bad && in.at == in.end);
-    zk_exists(stage.zk, "/", true, stage_take, &stage, 1);
+    hf__zk_exists(stage.zk, "/", true, stage_take, &stage, 1);
     peer_expect(&peer, &stage, ZK_OPCODE_EXISTS, &in);
-    ck_assert(text_is(jute_text(&in), "/in/here"));
-    ck_assert(jute_bool(&in) && in.at == in.end);
-    zk_multi(stage.zk, ops, 4, stage_take, &stage, 1);
+    ck_assert(text_is(hf__zk_jute_text(&in), "/in/here"));
+    ck_assert(hf__zk_jute_bool(&in) && in.at == in.end);
+    hf__zk_multi(stage.zk, ops, 4, stage_take, &stage, 1);
     peer_expect(&peer, &stage, ZK_OPCODE_MULTI, &in);
     static const int32_t types[] = { ZK_OPCODE_CONTAINER, ZK_OPCODE_DELETE,
                                      ZK_OPCODE_SET, ZK_OPCODE_CHECK };
     for (int i = 0; i < 4; i++) {
-        ck_assert_int_eq(jute_int(&in), types[i]);
-        ck_assert(!jute_bool(&in));
-        ck_assert_int_eq(jute_int(&in), -1);
-        struct zk_text path = jute_text(&in);
+        ck_assert_int_eq(hf__zk_jute_int(&in), types[i]);
+        ck_assert(!hf__zk_jute_bool(&in));
+        ck_assert_int_eq(hf__zk_jute_int(&in), -1);
+        struct zk_text path = hf__zk_jute_text(&in);
         ck_assert(path.len == 10 && path.at[9] == "abcd"[i]);
         if (i == 0 || i == 2)
-            ck_assert_uint_eq(jute_text(&in).len, ops[i].len);
+            ck_assert_uint_eq(hf__zk_jute_text(&in).len, ops[i].len);
         if (i == 0)
             in.at += 27;
-        ck_assert_int_eq(jute_int(&in), i == 0 ? 4 : ops[i].version);
+        ck_assert_int_eq(hf__zk_jute_int(&in), i == 0 ? 4 : ops[i].version);
     }
-    ck_assert_int_eq(jute_int(&in), -1);
-    ck_assert(jute_bool(&in));
-    ck_assert_int_eq(jute_int(&in), -1);
+    ck_assert_int_eq(hf__zk_jute_int(&in), -1);
+    ck_assert(hf__zk_jute_bool(&in));
+    ck_assert_int_eq(hf__zk_jute_int(&in), -1);
     ck_assert(!in.bad && in.at == in.end);
-    zk_make(stage.zk, "/q/r", stage_take, &stage, 1);
+    hf__zk_make_folder(stage.zk, "/q/r", stage_take, &stage, 1);
     static const char *const made[] = { "/in", "/in/here", "/in/here/q",
                                         "/in/here/q/r" };
     for (int i = 0; i < 4; i++) {
         peer_expect(&peer, &stage, ZK_OPCODE_CONTAINER, &in);
-        ck_assert(text_is(jute_text(&in), made[i]));
+        ck_assert(text_is(hf__zk_jute_text(&in), made[i]));
     }
     ck_assert(peer_quiet(&peer, &stage));
     end();
@@ -386,13 +387,13 @@ START_TEST(folders_may_be_kept)
     settings.keep_folders = true;
     ck_assert_int_eq(stage_open(&stage, &settings, NULL), 0);
     peer_met(&peer);
-    zk_make(stage.zk, "/q", stage_take, &stage, 1);
+    hf__zk_make_folder(stage.zk, "/q", stage_take, &stage, 1);
     for (int i = 0; i < 3; i++) {
         struct peer_body body;
         int32_t xid = peer_expect(&peer, &stage, ZK_OPCODE_CREATE2, &in);
-        ck_assert(text_is(jute_text(&in), made[i]));
+        ck_assert(text_is(hf__zk_jute_text(&in), made[i]));
         body_begin(&body);
-        jute_put_text(&body.out, made[i], strlen(made[i]));
+        hf__zk_jute_put_text(&body.out, made[i], strlen(made[i]));
         body_stat(&body, 0);
         peer_reply_with(&peer, xid, 10 + i, body.bytes, body_len(&body));
     }
@@ -406,11 +407,12 @@ START_TEST(what_is_too_large_is_not_sent)
 {
     static char data[1 << 20];
     peer_open(&peer, &stage, NULL);
-    zk_create(stage.zk, "/a", data, sizeof data, ZK_PERSISTENT, stage_take, &stage, 1);
+    hf__zk_create(stage.zk, "/a", data, sizeof data, ZK_PERSISTENT, stage_take, &stage,
+                  1);
     ck_assert_uint_eq(stage.reply_count, 1);
     ck_assert_int_eq(stage.replies[0].code, HF_EINVAL);
     ck_assert(peer_quiet(&peer, &stage));
-    ck_assert(zk_is_up(stage.zk));
+    ck_assert(hf__zk_is_up(stage.zk));
     end();
 }
 END_TEST
@@ -423,9 +425,9 @@ static void say_instead(const void *bytes, size_t len, const char *words)
 {
     unsigned downs = stage.downs, replies = stage.reply_count, ups = stage.ups;
 
-    zk_children(stage.zk, "/a", true, stage_take, &stage, 1);
-    zk_multi(stage.zk, &(struct zk_op){ .what = ZK_OP_CHECK, .path = "/" }, 1,
-             stage_take, &stage, 2);
+    hf__zk_children(stage.zk, "/a", true, stage_take, &stage, 1);
+    hf__zk_multi(stage.zk, &(struct zk_op){ .what = ZK_OP_CHECK, .path = "/" }, 1,
+                 stage_take, &stage, 2);
     peer_expect(&peer, &stage, ZK_OPCODE_CHILDREN2, NULL);
     peer_expect(&peer, &stage, ZK_OPCODE_MULTI, NULL);
     peer_say(&peer, bytes, len);
@@ -434,7 +436,7 @@ static void say_instead(const void *bytes, size_t len, const char *words)
     ck_assert_uint_eq(stage.reply_count, replies + 2);
     ck_assert_int_eq(stage.replies[replies].code, HF_EUNCERTAIN);
     ck_assert_int_eq(stage.replies[replies + 1].code, HF_EUNCERTAIN);
-    zk_sync(stage.zk, "/", stage_take, &stage, 3);
+    hf__zk_sync(stage.zk, "/", stage_take, &stage, 3);
     ck_assert_int_eq(stage.replies[replies + 2].code, HF_EUNREACHABLE);
     peer_accept(&peer, &stage);
     ck_assert_int_eq(peer.hello.session, PEER_SESSION);
@@ -482,8 +484,8 @@ START_TEST(lies_about_the_work_done)
     settings.chroot = "/in";
     ck_assert_int_eq(stage_open(&stage, &settings, NULL), 0);
     peer_met(&peer);
-    zk_multi(stage.zk, &(struct zk_op){ .what = ZK_OP_CHECK, .path = "/" }, 1,
-             stage_take, &stage, 1);
+    hf__zk_multi(stage.zk, &(struct zk_op){ .what = ZK_OP_CHECK, .path = "/" }, 1,
+                 stage_take, &stage, 1);
     peer_expect(&peer, &stage, ZK_OPCODE_MULTI, NULL);
     peer_say(&peer, none, sizeof none - 1);
     STAGE_UNTIL(&stage, stage.downs == 1);
@@ -491,10 +493,10 @@ START_TEST(lies_about_the_work_done)
     peer_accept(&peer, &stage);
     peer_greet(&peer, PEER_SESSION, PEER_SESSION_MS);
     STAGE_UNTIL(&stage, stage.ups == 1);
-    zk_create(stage.zk, "/a", "", 0, ZK_PERSISTENT, stage_take, &stage, 1);
+    hf__zk_create(stage.zk, "/a", "", 0, ZK_PERSISTENT, stage_take, &stage, 1);
     int32_t xid = peer_expect(&peer, &stage, ZK_OPCODE_CREATE2, NULL);
     body_begin(&body);
-    jute_put_text(&body.out, "/inn/a", 6);
+    hf__zk_jute_put_text(&body.out, "/inn/a", 6);
     body_stat(&body, 0);
     peer_reply_with(&peer, xid, 3, body.bytes, body_len(&body));
     STAGE_UNTIL(&stage, stage.downs == 2);
@@ -529,7 +531,7 @@ END_TEST
 START_TEST(the_server_goes_away)
 {
     peer_open(&peer, &stage, NULL);
-    zk_sync(stage.zk, "/", stage_take, &stage, 1);
+    hf__zk_sync(stage.zk, "/", stage_take, &stage, 1);
     peer_expect(&peer, &stage, ZK_OPCODE_SYNC, NULL);
     peer_hang_up(&peer);
     STAGE_UNTIL(&stage, stage.downs == 1);
@@ -547,14 +549,14 @@ static void one_round(void)
     struct peer_body body;
     struct jute in;
 
-    zk_get(stage.zk, "/l/before", true, stage_take, &stage, 1);
+    hf__zk_get(stage.zk, "/l/before", true, stage_take, &stage, 1);
     int32_t xid = peer_expect(&peer, &stage, ZK_OPCODE_GET, &in);
     body_begin(&body);
-    jute_put_text(&body.out, "data", 4);
+    hf__zk_jute_put_text(&body.out, "data", 4);
     body_stat(&body, 0);
     peer_reply_with(&peer, xid, 3, body.bytes, body_len(&body));
     peer_event(&peer, ZK_DELETED, "/l/before");
-    zk_delete(stage.zk, "/l/x", -1, stage_take, &stage, 2);
+    hf__zk_delete(stage.zk, "/l/x", -1, stage_take, &stage, 2);
     xid = peer_expect(&peer, &stage, ZK_OPCODE_DELETE, &in);
     peer_reply(&peer, xid, 4, 0);
     stage_last(&stage);
@@ -592,9 +594,9 @@ START_TEST(out_of_memory)
         if (rc == 0) {
             opened++;
             for (uint64_t i = 0; i < 20; i++)
-                zk_exists(stage.zk, i ? "/some/path" : "/other", true, stage_take,
-                          &stage, i);
-            zk_unwatch(stage.zk, "/other");
+                hf__zk_exists(stage.zk, i ? "/some/path" : "/other", true, stage_take,
+                              &stage, i);
+            hf__zk_unwatch(stage.zk, "/other");
             hf__mem_fail(0, 0);
             peer_hang_up(&peer);
             STAGE_UNTIL(&stage, stage.reply_count == 20);

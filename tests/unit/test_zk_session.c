@@ -60,17 +60,17 @@ static void come_back(int64_t session)
 START_TEST(it_ends_by_our_clock)
 {
     begin();
-    int64_t until = zk_valid_until(stage.zk);
+    int64_t until = hf__zk_valid_until(stage.zk);
     peer_deafen(&peer);
     peer_hang_up(&peer);
     STAGE_UNTIL(&stage, stage.downs == 1);
     pass(until - time_of.now_ns - 1);
     ck_assert_uint_eq(stage.expiries, 0);
-    ck_assert_int_eq(zk_session_id(stage.zk), PEER_SESSION);
+    ck_assert_int_eq(hf__zk_session_id(stage.zk), PEER_SESSION);
     pass(1);
     ck_assert_uint_eq(stage.expiries, 1);
-    ck_assert_int_eq(zk_session_id(stage.zk), 0);
-    ck_assert_int_eq(zk_valid_until(stage.zk), 0);
+    ck_assert_int_eq(hf__zk_session_id(stage.zk), 0);
+    ck_assert_int_eq(hf__zk_valid_until(stage.zk), 0);
     peer_listen(&peer);
     peer_accept(&peer, &stage);
     ck_assert_int_eq(peer.hello.session, PEER_SESSION);
@@ -83,7 +83,7 @@ START_TEST(it_ends_by_our_clock)
     peer_greet(&peer, 42, PEER_SESSION_MS);
     STAGE_UNTIL(&stage, stage.ups == 1);
     ck_assert_uint_eq(stage.fresh, 1);
-    ck_assert_int_eq(zk_session_id(stage.zk), 42);
+    ck_assert_int_eq(hf__zk_session_id(stage.zk), 42);
     ck_assert_str_eq(stage.story, "dxU");
     end();
 }
@@ -92,7 +92,7 @@ END_TEST
 START_TEST(it_ends_by_the_servers_word)
 {
     begin();
-    zk_sync(stage.zk, "/", stage_take, &stage, 1);
+    hf__zk_sync(stage.zk, "/", stage_take, &stage, 1);
     peer_reply(&peer, peer_expect(&peer, &stage, ZK_OPCODE_SYNC, NULL), 5, 0);
     stage_last(&stage);
     peer_hang_up(&peer);
@@ -117,7 +117,7 @@ START_TEST(another_session_is_a_new_one)
     begin();
     come_back(43);
     ck_assert_str_eq(stage.story, "dxU");
-    ck_assert_int_eq(zk_session_id(stage.zk), 43);
+    ck_assert_int_eq(hf__zk_session_id(stage.zk), 43);
     end();
 }
 END_TEST
@@ -125,8 +125,8 @@ END_TEST
 START_TEST(it_ends_in_a_reply)
 {
     begin();
-    zk_sync(stage.zk, "/", stage_take, &stage, 1);
-    zk_sync(stage.zk, "/", stage_take, &stage, 2);
+    hf__zk_sync(stage.zk, "/", stage_take, &stage, 1);
+    hf__zk_sync(stage.zk, "/", stage_take, &stage, 2);
     int32_t xid = peer_expect(&peer, &stage, ZK_OPCODE_SYNC, NULL);
     peer_reply(&peer, xid, 0, ZK_SESSIONEXPIRED);
     STAGE_UNTIL(&stage, stage.expiries == 1);
@@ -136,21 +136,21 @@ START_TEST(it_ends_in_a_reply)
     come_back(42);
     ck_assert_int_eq(peer.hello.session, 0);
     /* Moved elsewhere: the connection ends, the session goes on. */
-    zk_sync(stage.zk, "/", stage_take, &stage, 3);
+    hf__zk_sync(stage.zk, "/", stage_take, &stage, 3);
     xid = peer_expect(&peer, &stage, ZK_OPCODE_SYNC, NULL);
     peer_reply(&peer, xid, 0, ZK_SESSIONMOVED);
     come_back(42);
     ck_assert_int_eq(peer.hello.session, 42);
     ck_assert_str_eq(stage.story, "rrdxUrdu");
     /* A server that has come to only read: likewise, and it proves nothing. */
-    int64_t until = zk_valid_until(stage.zk);
+    int64_t until = hf__zk_valid_until(stage.zk);
     time_of.now_ns += HF_NS_PER_MS;
-    zk_sync(stage.zk, "/", stage_take, &stage, 4);
+    hf__zk_sync(stage.zk, "/", stage_take, &stage, 4);
     xid = peer_expect(&peer, &stage, ZK_OPCODE_SYNC, NULL);
     peer_reply(&peer, xid, 0, ZK_NOTREADONLY);
     STAGE_UNTIL(&stage, stage.downs == 3);
     ck_assert_int_eq(stage.replies[3].reply.error, ZK_NOTREADONLY);
-    ck_assert_int_eq(zk_valid_until(stage.zk), until);
+    ck_assert_int_eq(hf__zk_valid_until(stage.zk), until);
     ck_assert_uint_eq(stage.expiries, 1);
     end();
 }
@@ -163,28 +163,28 @@ static void reply_stat(int32_t xid, int64_t zxid, bool with_data)
     struct peer_body body;
     body_begin(&body);
     if (with_data)
-        jute_put_int(&body.out, 0); /* no data, or no children */
+        hf__zk_jute_put_int(&body.out, 0); /* no data, or no children */
     body_stat(&body, 0);
     peer_reply_with(&peer, xid, zxid, body.bytes, body_len(&body));
 }
 
 static void watch_data(const char *path)
 {
-    zk_get(stage.zk, path, true, stage_take, &stage, 1);
+    hf__zk_get(stage.zk, path, true, stage_take, &stage, 1);
     reply_stat(peer_expect(&peer, &stage, ZK_OPCODE_GET, NULL), 5, true);
     stage_last(&stage);
 }
 
 static void watch_children(const char *path)
 {
-    zk_children(stage.zk, path, true, stage_take, &stage, 1);
+    hf__zk_children(stage.zk, path, true, stage_take, &stage, 1);
     reply_stat(peer_expect(&peer, &stage, ZK_OPCODE_CHILDREN2, NULL), 6, true);
     stage_last(&stage);
 }
 
 static void watch_absent(const char *path)
 {
-    zk_exists(stage.zk, path, true, stage_take, &stage, 1);
+    hf__zk_exists(stage.zk, path, true, stage_take, &stage, 1);
     peer_reply(&peer, peer_expect(&peer, &stage, ZK_OPCODE_EXISTS, NULL), 7, ZK_NONODE);
     stage_last(&stage);
 }
@@ -196,12 +196,12 @@ static const char *restored(void)
     struct jute in;
     ck_assert_int_eq(peer_expect(&peer, &stage, ZK_OPCODE_SET_WATCHES, &in),
                      ZK_XID_WATCHES);
-    int len = snprintf(text, sizeof text, "%d", (int)jute_long(&in));
+    int len = snprintf(text, sizeof text, "%d", (int)hf__zk_jute_long(&in));
 
     for (int kind = 0; kind < 3; kind++) {
-        size_t count = jute_count(&in, 4);
+        size_t count = hf__zk_jute_count(&in, 4);
         for (size_t i = 0; i < count; i++) {
-            struct zk_text path = jute_text(&in);
+            struct zk_text path = hf__zk_jute_text(&in);
             len += snprintf(text + len, sizeof text - (size_t)len, " %c:%.*s",
                             "dec"[kind], (int)path.len, path.at);
         }
@@ -217,7 +217,7 @@ START_TEST(watches_are_set_again)
     watch_data("/d");
     watch_children("/c");
     watch_absent("/e");
-    zk_get(stage.zk, "/none", true, stage_take, &stage, 1); /* sets nothing */
+    hf__zk_get(stage.zk, "/none", true, stage_take, &stage, 1); /* sets nothing */
     peer_reply(&peer, peer_expect(&peer, &stage, ZK_OPCODE_GET, NULL), 7, ZK_NONODE);
     stage_last(&stage);
     peer_accept(&peer, &stage);
@@ -261,16 +261,16 @@ START_TEST(watches_taken_back)
     begin();
     watch_data("/d");
     watch_data("/d");
-    zk_unwatch(stage.zk, "/d"); /* the other one wants it still */
-    zk_unwatch(stage.zk, "/nobody");
+    hf__zk_unwatch(stage.zk, "/d"); /* the other one wants it still */
+    hf__zk_unwatch(stage.zk, "/nobody");
     ck_assert(peer_quiet(&peer, &stage));
-    zk_unwatch(stage.zk, "/d");
+    hf__zk_unwatch(stage.zk, "/d");
     int32_t xid = peer_expect(&peer, &stage, ZK_OPCODE_UNWATCH, &in);
-    ck_assert(text_is(jute_text(&in), "/d"));
-    ck_assert_int_eq(jute_int(&in), 3);
+    ck_assert(text_is(hf__zk_jute_text(&in), "/d"));
+    ck_assert_int_eq(hf__zk_jute_int(&in), 3);
     ck_assert(!in.bad && in.at == in.end);
     /* A new one, sent behind, lives on, though the first reply is still to come. */
-    zk_get(stage.zk, "/d", true, stage_take, &stage, 9);
+    hf__zk_get(stage.zk, "/d", true, stage_take, &stage, 9);
     peer_reply(&peer, xid, 5, ZK_NOWATCHER);
     reply_stat(peer_expect(&peer, &stage, ZK_OPCODE_GET, NULL), 5, true);
     stage_last(&stage);
@@ -284,8 +284,8 @@ END_TEST
 START_TEST(watches_taken_back_in_flight)
 {
     begin();
-    zk_get(stage.zk, "/d", true, stage_take, &stage, 1);
-    zk_unwatch(stage.zk, "/d");
+    hf__zk_get(stage.zk, "/d", true, stage_take, &stage, 1);
+    hf__zk_unwatch(stage.zk, "/d");
     reply_stat(peer_expect(&peer, &stage, ZK_OPCODE_GET, NULL), 5, true);
     peer_reply(&peer, peer_expect(&peer, &stage, ZK_OPCODE_UNWATCH, NULL), 5, 0);
     stage_last(&stage);
@@ -293,7 +293,7 @@ START_TEST(watches_taken_back_in_flight)
     watch_data("/e");
     peer_hang_up(&peer);
     STAGE_UNTIL(&stage, stage.downs == 1);
-    zk_unwatch(stage.zk, "/e");
+    hf__zk_unwatch(stage.zk, "/e");
     come_back(PEER_SESSION);
     ck_assert(peer_quiet(&peer, &stage));
     ck_assert_uint_eq(stage.zk->watches.count, 0);
@@ -313,23 +313,23 @@ START_TEST(many_watches_are_set_in_parts)
     path[0] = '/';
     for (int i = 0; i < COUNT; i++) {
         snprintf(path + LENGTH, 16, "%d", i);
-        zk_get(stage.zk, path, true, NULL, NULL, 0);
+        hf__zk_get(stage.zk, path, true, NULL, NULL, 0);
         reply_stat(peer_expect(&peer, &stage, ZK_OPCODE_GET, NULL), 5, true);
     }
-    STAGE_UNTIL(&stage, !zk_ring_oldest(&stage.zk->ring));
+    STAGE_UNTIL(&stage, !hf__zk_ring_oldest(&stage.zk->ring));
     ck_assert_uint_eq(stage.zk->watches.count, COUNT);
     come_back(PEER_SESSION);
     while (total < COUNT) {
         peer_expect(&peer, &stage, ZK_OPCODE_SET_WATCHES, &in);
         ck_assert_uint_le((size_t)(in.end - in.at), (128 << 10) + 20);
-        jute_long(&in);
-        total += jute_count(&in, 4);
+        hf__zk_jute_long(&in);
+        total += hf__zk_jute_count(&in, 4);
         packets++;
         peer_reply(&peer, ZK_XID_WATCHES, 5, 0);
     }
     ck_assert_uint_eq(total, COUNT);
     ck_assert_uint_eq(packets, 4);
-    STAGE_UNTIL(&stage, !zk_ring_oldest(&stage.zk->ring));
+    STAGE_UNTIL(&stage, !hf__zk_ring_oldest(&stage.zk->ring));
     end();
 }
 END_TEST
@@ -433,12 +433,12 @@ START_TEST(settling_waits_for_all_answers)
 {
     pthread_t thread;
     begin();
-    zk_sync(stage.zk, "/", stage_take, &stage, 1);
+    hf__zk_sync(stage.zk, "/", stage_take, &stage, 1);
     ck_assert_int_eq(pthread_create(&thread, NULL, answer_all, &peer), 0);
-    zk_mute(stage.zk);
-    zk_settle(stage.zk, time_of.now_ns + 5 * HF_NS_PER_S);
+    hf__zk_mute(stage.zk);
+    hf__zk_close_wait(stage.zk, time_of.now_ns + 5 * HF_NS_PER_S);
     ck_assert_int_eq(pthread_join(thread, NULL), 0);
-    ck_assert_int_eq(zk_session_id(stage.zk), 0);
+    ck_assert_int_eq(hf__zk_session_id(stage.zk), 0);
     ck_assert_str_eq(stage.story, "");
     struct pollfd polled = { .fd = peer.listener, .events = POLLIN };
     ck_assert_int_eq(poll(&polled, 1, 50), 0); /* and does not come back */
@@ -467,9 +467,9 @@ START_TEST(settling_ends_a_session_that_comes_back)
     peer_accept(&peer, &stage);
     ck_assert_int_eq(stage.zk->state, ZK_STATE_GREETING);
     ck_assert_int_eq(pthread_create(&thread, NULL, greet_and_end, &peer), 0);
-    zk_mute(stage.zk);
-    zk_settle(stage.zk, time_of.now_ns + 5 * HF_NS_PER_S);
-    ck_assert_int_eq(zk_session_id(stage.zk), 0);
+    hf__zk_mute(stage.zk);
+    hf__zk_close_wait(stage.zk, time_of.now_ns + 5 * HF_NS_PER_S);
+    ck_assert_int_eq(hf__zk_session_id(stage.zk), 0);
     ck_assert_int_eq(pthread_join(thread, NULL), 0);
     ck_assert_str_eq(stage.story, "d");
     end();
@@ -496,9 +496,9 @@ START_TEST(settling_ends_a_session_that_was_lost)
     STAGE_UNTIL(&stage, stage.downs == 1);
     ck_assert_int_eq(stage.zk->state, ZK_STATE_WAITING);
     ck_assert_int_eq(pthread_create(&thread, NULL, accept_and_end, &peer), 0);
-    zk_mute(stage.zk);
-    zk_settle(stage.zk, hf__now() + 5 * HF_NS_PER_S);
-    ck_assert_int_eq(zk_session_id(stage.zk), 0);
+    hf__zk_mute(stage.zk);
+    hf__zk_close_wait(stage.zk, hf__now() + 5 * HF_NS_PER_S);
+    ck_assert_int_eq(hf__zk_session_id(stage.zk), 0);
     ck_assert_int_eq(pthread_join(thread, NULL), 0);
     end();
 }
@@ -512,8 +512,8 @@ START_TEST(settling_does_not_hope_for_long)
     peer_hang_up(&peer);
     STAGE_UNTIL(&stage, stage.downs == 1);
     int64_t since = hf__now();
-    zk_mute(stage.zk);
-    zk_settle(stage.zk, hf__now() + 60 * HF_NS_PER_S);
+    hf__zk_mute(stage.zk);
+    hf__zk_close_wait(stage.zk, hf__now() + 60 * HF_NS_PER_S);
     ck_assert_int_lt(hf__now() - since, 30 * HF_NS_PER_S);
     end();
 }
@@ -532,7 +532,7 @@ START_TEST(a_forked_child_is_silent)
     ck_assert_int_eq(waitpid(child, &status, 0), child);
     ck_assert_int_eq(status, 0);
     ck_assert(peer_quiet(&peer, &stage));
-    zk_sync(stage.zk, "/", stage_take, &stage, 1);
+    hf__zk_sync(stage.zk, "/", stage_take, &stage, 1);
     peer_reply(&peer, peer_expect(&peer, &stage, ZK_OPCODE_SYNC, NULL), 1, 0);
     ck_assert_int_eq(stage_last(&stage)->code, 0);
     end();

@@ -50,13 +50,13 @@ static void answer_sync(int64_t after_ns, int32_t error)
     int32_t xid = peer_expect(&peer, &stage, ZK_OPCODE_SYNC, NULL);
     time_of.now_ns += after_ns;
     peer_reply(&peer, xid, 5, error);
-    STAGE_UNTIL(&stage, !zk_ring_oldest(&stage.zk->ring));
+    STAGE_UNTIL(&stage, !hf__zk_ring_oldest(&stage.zk->ring));
 }
 
 /* A request that any server answers by itself. */
 static void answer_ping(void)
 {
-    zk_ping(stage.zk, stage_take, &stage, 1);
+    hf__zk_ping(stage.zk, stage_take, &stage, 1);
     peer_expect(&peer, &stage, ZK_OPCODE_PING, NULL);
     peer_reply(&peer, ZK_XID_PING, 5, 0);
     stage_last(&stage);
@@ -64,7 +64,7 @@ static void answer_ping(void)
 
 static int64_t believed(void)
 {
-    return zk_valid_until(stage.zk) - time_of.now_ns;
+    return hf__zk_valid_until(stage.zk) - time_of.now_ns;
 }
 
 START_TEST(syncs_keep_it_alive)
@@ -92,7 +92,7 @@ START_TEST(writes_are_as_good_as_syncs)
     begin();
     for (int i = 0; i < 20; i++) {
         pass(EIGHTH - 1);
-        zk_delete(stage.zk, "/a", -1, stage_take, &stage, 1);
+        hf__zk_delete(stage.zk, "/a", -1, stage_take, &stage, 1);
         int32_t xid = peer_expect(&peer, &stage, ZK_OPCODE_DELETE, NULL);
         peer_reply(&peer, xid, 1, i % 2 ? ZK_NONODE : ZK_OK);
         ck_assert_int_eq(stage_last(&stage)->sent_ns, time_of.now_ns);
@@ -112,10 +112,10 @@ END_TEST
 START_TEST(the_leader_must_have_asked)
 {
     begin();
-    int64_t until = zk_valid_until(stage.zk);
+    int64_t until = hf__zk_valid_until(stage.zk);
     pass(EIGHTH / 2);
     int64_t sent = time_of.now_ns;
-    zk_ping(stage.zk, stage_take, &stage, 1);
+    hf__zk_ping(stage.zk, stage_take, &stage, 1);
     peer_expect(&peer, &stage, ZK_OPCODE_PING, NULL);
     time_of.now_ns += LATE;
     peer_reply(&peer, ZK_XID_PING, 5, 0);
@@ -124,11 +124,11 @@ START_TEST(the_leader_must_have_asked)
     answer_sync(0, 0);
     pass(WHOLE / 4 - EIGHTH / 2 + LATE - 1); /* and it asks by itself */
     answer_sync(0, 0);
-    ck_assert_int_eq(zk_valid_until(stage.zk), until);
+    ck_assert_int_eq(hf__zk_valid_until(stage.zk), until);
     pass(1);
-    zk_sync(stage.zk, "/", stage_take, &stage, 1);
+    hf__zk_sync(stage.zk, "/", stage_take, &stage, 1);
     answer_sync(LATE, 0);
-    ck_assert_int_eq(zk_valid_until(stage.zk), sent + WHOLE);
+    ck_assert_int_eq(hf__zk_valid_until(stage.zk), sent + WHOLE);
     end();
 }
 END_TEST
@@ -138,7 +138,7 @@ END_TEST
 START_TEST(a_follower_alone_proves_nothing)
 {
     begin();
-    int64_t until = zk_valid_until(stage.zk);
+    int64_t until = hf__zk_valid_until(stage.zk);
     for (int i = 1; i < 18; i++) {
         pass(WHOLE / 24);
         while (!peer_quiet(&peer, &stage))
@@ -146,10 +146,10 @@ START_TEST(a_follower_alone_proves_nothing)
         answer_ping();
     }
     ck_assert_uint_eq(stage.downs, 0);
-    ck_assert_int_eq(zk_valid_until(stage.zk), until);
+    ck_assert_int_eq(hf__zk_valid_until(stage.zk), until);
     pass(until - WHOLE / 4 - time_of.now_ns);
     ck_assert_uint_eq(stage.downs, 1);
-    ck_assert_int_eq(zk_valid_until(stage.zk), until);
+    ck_assert_int_eq(hf__zk_valid_until(stage.zk), until);
     come_back(PEER_SESSION);
     ck_assert_int_ge(believed(), WHOLE - HF_NS_PER_S);
     /* What the former server knew is not for this one's leader to have heard. */
@@ -164,7 +164,7 @@ START_TEST(a_slow_leader_is_asked_more_often)
     begin();
     for (int i = 0; i < 200; i++) {
         pass(WHOLE / 100);
-        const struct zk_call *oldest = zk_ring_oldest(&stage.zk->ring);
+        const struct zk_call *oldest = hf__zk_ring_oldest(&stage.zk->ring);
         if (oldest && time_of.now_ns - oldest->sent_ns >= WHOLE / 7)
             peer_reply(&peer, peer_expect(&peer, &stage, ZK_OPCODE_SYNC, NULL), 5, 0);
         stage_turn(&stage);
@@ -218,7 +218,7 @@ START_TEST(a_request_has_a_deadline)
 {
     begin();
     stage.zk->settings.request_ns = EIGHTH;
-    zk_sync(stage.zk, "/", stage_take, &stage, 1);
+    hf__zk_sync(stage.zk, "/", stage_take, &stage, 1);
     peer_expect(&peer, &stage, ZK_OPCODE_SYNC, NULL);
     pass(EIGHTH - 1);
     ck_assert_uint_eq(stage.downs, 0);
@@ -235,7 +235,7 @@ START_TEST(a_reply_moves_the_deadline)
     begin();
     stage.zk->settings.request_ns = EIGHTH;
     for (int i = 0; i < 5; i++)
-        zk_sync(stage.zk, "/", stage_take, &stage, 1);
+        hf__zk_sync(stage.zk, "/", stage_take, &stage, 1);
     for (unsigned i = 0; i < 4; i++) {
         int32_t xid = peer_expect(&peer, &stage, ZK_OPCODE_SYNC, NULL);
         pass(EIGHTH - 1);
@@ -257,12 +257,12 @@ END_TEST
 START_TEST(events_prove_nothing)
 {
     begin();
-    int64_t until = zk_valid_until(stage.zk);
+    int64_t until = hf__zk_valid_until(stage.zk);
     pass(WHOLE / 2);
     peer_expect(&peer, &stage, ZK_OPCODE_SYNC, NULL);
     peer_event(&peer, ZK_DELETED, "/a");
     STAGE_UNTIL(&stage, stage.event_count == 1);
-    ck_assert_int_eq(zk_valid_until(stage.zk), until);
+    ck_assert_int_eq(hf__zk_valid_until(stage.zk), until);
     pass(WHOLE / 4);
     ck_assert_uint_eq(stage.downs, 1);
     end();

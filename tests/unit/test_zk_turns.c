@@ -139,8 +139,8 @@ static void watch_set_again(const char *path)
     struct jute in;
     int32_t xid = peer_expect(&peer, &stage, ZK_OPCODE_SET_WATCHES, &in);
     in.at += sizeof(int64_t);
-    ck_assert_int_eq(jute_int(&in), 1);
-    struct zk_text about = jute_text(&in);
+    ck_assert_int_eq(hf__zk_jute_int(&in), 1);
+    struct zk_text about = hf__zk_jute_text(&in);
     ck_assert(about.len == strlen(path) && memcmp(about.at, path, about.len) == 0);
     peer_reply(&peer, xid, 9, 0);
 }
@@ -222,10 +222,10 @@ static int32_t downgrade_asked(struct hf_request *request)
     stage.host.store->ask(stage.host.session, request);
     stage.host.calls--;
     int32_t xid = peer_expect(&peer, &stage, ZK_OPCODE_MULTI, &in);
-    jute_int(&in);
-    jute_bool(&in);
-    jute_int(&in);
-    struct zk_text path = jute_text(&in);
+    hf__zk_jute_int(&in);
+    hf__zk_jute_bool(&in);
+    hf__zk_jute_int(&in);
+    struct zk_text path = hf__zk_jute_text(&in);
     const char *reader = path_of("__READ__");
     ck_assert(path.len == strlen(reader) && memcmp(path.at, reader, path.len) == 0);
     return xid;
@@ -233,11 +233,11 @@ static int32_t downgrade_asked(struct hf_request *request)
 
 static void put_result(struct peer_body *body, int32_t type)
 {
-    jute_put_int(&body->out, type);
-    jute_put_bool(&body->out, false);
-    jute_put_int(&body->out, 0);
+    hf__zk_jute_put_int(&body->out, type);
+    hf__zk_jute_put_bool(&body->out, false);
+    hf__zk_jute_put_int(&body->out, 0);
     if (type == ZK_OPCODE_CREATE)
-        jute_put_text(&body->out, "/x", 2);
+        hf__zk_jute_put_text(&body->out, "/x", 2);
 }
 
 static void answer_downgrade(int32_t xid)
@@ -246,9 +246,9 @@ static void answer_downgrade(int32_t xid)
     body_begin(&body);
     put_result(&body, ZK_OPCODE_CREATE);
     put_result(&body, ZK_OPCODE_DELETE);
-    jute_put_int(&body.out, -1);
-    jute_put_bool(&body.out, true);
-    jute_put_int(&body.out, -1);
+    hf__zk_jute_put_int(&body.out, -1);
+    hf__zk_jute_put_bool(&body.out, true);
+    hf__zk_jute_put_int(&body.out, -1);
     peer_reply_with(&peer, xid, 80, body.bytes, body_len(&body));
 }
 

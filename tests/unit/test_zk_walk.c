@@ -68,11 +68,11 @@ static void wait_until_read(void)
 
 static void answer(struct jute *in)
 {
-    int32_t xid = jute_int(in), opcode = jute_int(in);
+    int32_t xid = hf__zk_jute_int(in), opcode = hf__zk_jute_int(in);
     atomic_fetch_add(&answers, 1);
     pass(ANSWER_MS);
     if (opcode == ZK_OPCODE_CHILDREN2) {
-        struct zk_text path = jute_text(in);
+        struct zk_text path = hf__zk_jute_text(in);
         answer_folder(xid, &path);
     } else {
         ck_assert_int_eq(opcode, ZK_OPCODE_SYNC);

@@ -84,8 +84,8 @@ static bool take_frame(struct peer *peer, struct jute *ret)
 {
     size_t used = 0;
 
-    if (jute_frame(peer->heard + peer->taken, peer->heard_len - peer->taken, ret,
-                   &used) != JUTE_WHOLE)
+    if (hf__zk_jute_frame(peer->heard + peer->taken, peer->heard_len - peer->taken, ret,
+                          &used) != JUTE_WHOLE)
         return false;
     peer->taken += used;
     return true;
@@ -96,14 +96,14 @@ static void hello_read(struct peer *peer, struct jute in)
     struct peer_hello *hello = &peer->hello;
 
     memset(hello, 0, sizeof *hello);
-    jute_int(&in);
-    hello->last_zxid = jute_long(&in);
-    hello->timeout_ms = jute_int(&in);
-    hello->session = jute_long(&in);
-    struct zk_text password = jute_text(&in);
+    hf__zk_jute_int(&in);
+    hello->last_zxid = hf__zk_jute_long(&in);
+    hello->timeout_ms = hf__zk_jute_int(&in);
+    hello->session = hf__zk_jute_long(&in);
+    struct zk_text password = hf__zk_jute_text(&in);
     memcpy(hello->password, password.at,
            password.len < sizeof hello->password ? password.len : 31);
-    hello->read_only = jute_bool(&in);
+    hello->read_only = hf__zk_jute_bool(&in);
     if (in.bad || in.at != in.end)
         hello->timeout_ms = -1;
     peer->connections++;
@@ -126,8 +126,8 @@ int32_t peer_expect(struct peer *peer, struct stage *stage, enum zk_opcode opcod
                     struct jute *ret)
 {
     struct jute in = peer_hear(peer, stage);
-    int32_t xid = jute_int(&in);
-    int32_t what = jute_int(&in);
+    int32_t xid = hf__zk_jute_int(&in);
+    int32_t what = hf__zk_jute_int(&in);
 
     if (what != (int32_t)opcode)
         ck_abort_msg("opcode %d where %d was expected", what, (int)opcode);
@@ -153,14 +153,14 @@ void peer_say(struct peer *peer, const void *bytes, size_t len)
 static size_t greeting_write(char *bytes, size_t room, int64_t session, int32_t ms)
 {
     struct jute_out out = { .at = bytes, .end = bytes + room };
-    char *frame = jute_open(&out);
+    char *frame = hf__zk_jute_open(&out);
 
-    jute_put_int(&out, 0);
-    jute_put_int(&out, ms);
-    jute_put_long(&out, session);
-    jute_put_text(&out, session ? "0123456789abcdef" : "", session ? 16 : 0);
-    jute_put_bool(&out, false);
-    jute_close(&out, frame);
+    hf__zk_jute_put_int(&out, 0);
+    hf__zk_jute_put_int(&out, ms);
+    hf__zk_jute_put_long(&out, session);
+    hf__zk_jute_put_text(&out, session ? "0123456789abcdef" : "", session ? 16 : 0);
+    hf__zk_jute_put_bool(&out, false);
+    hf__zk_jute_close(&out, frame);
     return (size_t)(out.at - bytes);
 }
 
@@ -175,14 +175,14 @@ void peer_reply_with(struct peer *peer, int32_t xid, int64_t zxid, const void *b
 {
     static char bytes[PEER_BUFFER];
     struct jute_out out = { .at = bytes, .end = bytes + sizeof bytes };
-    char *frame = jute_open(&out);
+    char *frame = hf__zk_jute_open(&out);
 
-    jute_put_int(&out, xid);
-    jute_put_long(&out, zxid);
-    jute_put_int(&out, 0);
+    hf__zk_jute_put_int(&out, xid);
+    hf__zk_jute_put_long(&out, zxid);
+    hf__zk_jute_put_int(&out, 0);
     memcpy(out.at, body, len);
     out.at += len;
-    jute_close(&out, frame);
+    hf__zk_jute_close(&out, frame);
     peer_say(peer, bytes, (size_t)(out.at - bytes));
 }
 
@@ -190,12 +190,12 @@ void peer_reply(struct peer *peer, int32_t xid, int64_t zxid, int32_t error)
 {
     char bytes[32];
     struct jute_out out = { .at = bytes, .end = bytes + sizeof bytes };
-    char *frame = jute_open(&out);
+    char *frame = hf__zk_jute_open(&out);
 
-    jute_put_int(&out, xid);
-    jute_put_long(&out, zxid);
-    jute_put_int(&out, error);
-    jute_close(&out, frame);
+    hf__zk_jute_put_int(&out, xid);
+    hf__zk_jute_put_long(&out, zxid);
+    hf__zk_jute_put_int(&out, error);
+    hf__zk_jute_close(&out, frame);
     peer_say(peer, bytes, (size_t)(out.at - bytes));
 }
 
@@ -204,9 +204,9 @@ void peer_event(struct peer *peer, int32_t type, const char *path)
     struct peer_body body;
 
     body_begin(&body);
-    jute_put_int(&body.out, type);
-    jute_put_int(&body.out, 3);
-    jute_put_text(&body.out, path, strlen(path));
+    hf__zk_jute_put_int(&body.out, type);
+    hf__zk_jute_put_int(&body.out, 3);
+    hf__zk_jute_put_text(&body.out, path, strlen(path));
     peer_reply_with(peer, ZK_XID_EVENT, -1, body.bytes, body_len(&body));
 }
 
@@ -219,13 +219,13 @@ void body_begin(struct peer_body *body)
 void body_stat(struct peer_body *body, int64_t owner)
 {
     for (int i = 0; i < 4; i++)
-        jute_put_long(&body->out, 7);
+        hf__zk_jute_put_long(&body->out, 7);
     for (int i = 0; i < 3; i++)
-        jute_put_int(&body->out, i);
-    jute_put_long(&body->out, owner);
-    jute_put_int(&body->out, 0);
-    jute_put_int(&body->out, 0);
-    jute_put_long(&body->out, 7);
+        hf__zk_jute_put_int(&body->out, i);
+    hf__zk_jute_put_long(&body->out, owner);
+    hf__zk_jute_put_int(&body->out, 0);
+    hf__zk_jute_put_int(&body->out, 0);
+    hf__zk_jute_put_long(&body->out, 7);
 }
 
 size_t body_len(const struct peer_body *body)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A ZooKeeper server that is played by the test, on a port of its own. A thread greets
- * the first connection, because zk_open() blocks; after that the test itself hears and
+ * the first connection, because hf__zk_open() blocks; after that the test itself hears and
  * speaks, and the client's loop is turned meanwhile.
  */
 #ifndef HF_TESTS_ZK_PEER_H
@@ -49,7 +49,7 @@ void peer_listen(struct peer *peer);
  * there are none, closes. */
 void peer_will_greet(struct peer *peer, int64_t session, int32_t timeout_ms);
 void peer_will_say(struct peer *peer, const void *bytes, size_t len);
-void peer_met(struct peer *peer); /* after zk_open(): the thread is done */
+void peer_met(struct peer *peer); /* after hf__zk_open(): the thread is done */
 
 /* Opens a client, greeted by the peer with PEER_SESSION. */
 void peer_open(struct peer *peer, struct stage *stage, struct fake_clock *clock);

@@ -91,7 +91,7 @@ int32_t asked(enum zk_opcode opcode, const char *path)
 {
     struct jute in;
     int32_t xid = peer_expect(&peer, &stage, opcode, &in);
-    struct zk_text about = jute_text(&in);
+    struct zk_text about = hf__zk_jute_text(&in);
     ck_assert_msg(about.len == strlen(path) && memcmp(about.at, path, about.len) == 0,
                   "%.*s, not %s", (int)about.len, about.at, path);
     return xid;
@@ -110,15 +110,15 @@ struct entry entry_asked(const char *form)
 
 static void put_stat(struct peer_body *body, int64_t czxid, int64_t owner)
 {
-    jute_put_long(&body->out, czxid);
+    hf__zk_jute_put_long(&body->out, czxid);
     for (int i = 0; i < 3; i++)
-        jute_put_long(&body->out, czxid);
+        hf__zk_jute_put_long(&body->out, czxid);
     for (int i = 0; i < 3; i++)
-        jute_put_int(&body->out, 0);
-    jute_put_long(&body->out, owner);
-    jute_put_int(&body->out, 0);
-    jute_put_int(&body->out, 0);
-    jute_put_long(&body->out, czxid);
+        hf__zk_jute_put_int(&body->out, 0);
+    hf__zk_jute_put_long(&body->out, owner);
+    hf__zk_jute_put_int(&body->out, 0);
+    hf__zk_jute_put_int(&body->out, 0);
+    hf__zk_jute_put_long(&body->out, czxid);
 }
 
 void answer_create(int32_t xid, const char *form, const char *number, int64_t czxid)
@@ -132,7 +132,7 @@ void answer_made(int32_t xid, const char *path, int64_t czxid)
 {
     struct peer_body body;
     body_begin(&body);
-    jute_put_text(&body.out, path, strlen(path));
+    hf__zk_jute_put_text(&body.out, path, strlen(path));
     put_stat(&body, czxid, PEER_SESSION);
     peer_reply_with(&peer, xid, czxid, body.bytes, body_len(&body));
 }
@@ -144,9 +144,9 @@ void answer_list(int32_t xid, const char *const *names)
     while (names[count])
         count++;
     body_begin(&body);
-    jute_put_int(&body.out, count);
+    hf__zk_jute_put_int(&body.out, count);
     for (int32_t i = 0; i < count; i++)
-        jute_put_text(&body.out, names[i], strlen(names[i]));
+        hf__zk_jute_put_text(&body.out, names[i], strlen(names[i]));
     put_stat(&body, 1, 0);
     peer_reply_with(&peer, xid, 9, body.bytes, body_len(&body));
 }
@@ -163,7 +163,7 @@ void answer_data(int32_t xid, const char *data, int64_t mzxid)
 {
     struct peer_body body;
     body_begin(&body);
-    jute_put_text(&body.out, data, strlen(data));
+    hf__zk_jute_put_text(&body.out, data, strlen(data));
     put_stat(&body, mzxid, PEER_SESSION);
     peer_reply_with(&peer, xid, 9, body.bytes, body_len(&body));
 }
@@ -172,7 +172,7 @@ void answer_sync(int32_t xid)
 {
     struct peer_body body;
     body_begin(&body);
-    jute_put_text(&body.out, FOLDER, strlen(FOLDER));
+    hf__zk_jute_put_text(&body.out, FOLDER, strlen(FOLDER));
     peer_reply_with(&peer, xid, 9, body.bytes, body_len(&body));
 }
 

@@ -32,7 +32,7 @@ static void note(struct stage *stage, char letter)
 static void on_up(void *session, bool fresh)
 {
     struct stage *stage = stage_of(session);
-    ck_assert(zk_is_up(stage->zk));
+    ck_assert(hf__zk_is_up(stage->zk));
     stage->ups++;
     stage->fresh += fresh;
     note(stage, fresh ? 'U' : 'u');
@@ -41,7 +41,7 @@ static void on_up(void *session, bool fresh)
 static void on_down(void *session, const hf_error *why)
 {
     struct stage *stage = stage_of(session);
-    ck_assert(!zk_is_up(stage->zk));
+    ck_assert(!hf__zk_is_up(stage->zk));
     stage->why = *why;
     stage->downs++;
     note(stage, 'd');
@@ -50,7 +50,7 @@ static void on_down(void *session, const hf_error *why)
 static void on_expired(void *session)
 {
     struct stage *stage = stage_of(session);
-    ck_assert(!zk_is_up(stage->zk));
+    ck_assert(!hf__zk_is_up(stage->zk));
     stage->expiries++;
     note(stage, 'x');
 }
@@ -120,12 +120,12 @@ static int store_open(void *session, struct hf_host *host, const struct hf_url *
     (void)url;
     *(struct stage **)session = setting_up;
     *ret_caps = 0;
-    return zk_open(host, wanted, &user, session, &setting_up->zk, why);
+    return hf__zk_open(host, wanted, &user, session, &setting_up->zk, why);
 }
 
 static void store_close(void *session, bool forked)
 {
-    zk_close(stage_of(session)->zk, forked);
+    hf__zk_close(stage_of(session)->zk, forked);
     stage_of(session)->zk = NULL;
 }
 
@@ -168,6 +168,6 @@ void stage_turn(struct stage *stage)
 
 const struct stage_reply *stage_last(struct stage *stage)
 {
-    STAGE_UNTIL(stage, stage->reply_count > 0 && !zk_ring_oldest(&stage->zk->ring));
+    STAGE_UNTIL(stage, stage->reply_count > 0 && !hf__zk_ring_oldest(&stage->zk->ring));
     return &stage->replies[stage->reply_count - 1];
 }

@@ -6,7 +6,7 @@
  *     struct stage stage;
  *     struct zk_settings settings = stage_settings("127.0.0.1:2181");
  *     stage_open(&stage, &settings, NULL);
- *     zk_exists(stage.zk, "/a", false, stage_take, &stage, 7);
+ *     hf__zk_exists(stage.zk, "/a", false, stage_take, &stage, 7);
  *     STAGE_UNTIL(&stage, stage.reply_count == 1);
  *     stage_close(&stage);
  */

@@ -16,22 +16,22 @@
 
 static void put_stat(struct jute_out *out, const struct tree_node *node)
 {
-    jute_put_long(out, node->czxid);
-    jute_put_long(out, node->mzxid);
-    jute_put_long(out, 0);
-    jute_put_long(out, 0);
-    jute_put_int(out, node->version);
-    jute_put_int(out, node->next);
-    jute_put_int(out, 0);
-    jute_put_long(out, node->owner);
-    jute_put_int(out, (int32_t)node->len);
-    jute_put_int(out, tree_children(node->path));
-    jute_put_long(out, node->mzxid);
+    hf__zk_jute_put_long(out, node->czxid);
+    hf__zk_jute_put_long(out, node->mzxid);
+    hf__zk_jute_put_long(out, 0);
+    hf__zk_jute_put_long(out, 0);
+    hf__zk_jute_put_int(out, node->version);
+    hf__zk_jute_put_int(out, node->next);
+    hf__zk_jute_put_int(out, 0);
+    hf__zk_jute_put_long(out, node->owner);
+    hf__zk_jute_put_int(out, (int32_t)node->len);
+    hf__zk_jute_put_int(out, tree_children(node->path));
+    hf__zk_jute_put_long(out, node->mzxid);
 }
 
 static void path_read(struct jute *in, char path[TREE_PATH])
 {
-    struct zk_text text = jute_text(in);
+    struct zk_text text = hf__zk_jute_text(in);
     ck_assert_uint_lt(text.len, TREE_PATH);
     memcpy(path, text.at, text.len);
     path[text.len] = '\0';
@@ -39,10 +39,10 @@ static void path_read(struct jute *in, char path[TREE_PATH])
 
 static void skip_acl(struct jute *in)
 {
-    for (int32_t left = jute_int(in); left > 0; left--) {
-        jute_int(in);
-        jute_text(in);
-        jute_text(in);
+    for (int32_t left = hf__zk_jute_int(in); left > 0; left--) {
+        hf__zk_jute_int(in);
+        hf__zk_jute_text(in);
+        hf__zk_jute_text(in);
     }
 }
 
@@ -60,12 +60,12 @@ static void change_read(struct change *change, struct jute *in)
                    what == ZK_OPCODE_CONTAINER;
     path_read(in, change->path);
     if (creates || what == ZK_OPCODE_SET)
-        change->data = jute_text(in);
+        change->data = hf__zk_jute_text(in);
     if (creates) {
         skip_acl(in);
-        change->mode = jute_int(in);
+        change->mode = hf__zk_jute_int(in);
     } else {
-        change->version = jute_int(in);
+        change->version = hf__zk_jute_int(in);
     }
 }
 
@@ -102,13 +102,13 @@ static void put_result(struct jute_out *out, const struct change *change, int32_
 {
     int32_t what =
         change->opcode == ZK_OPCODE_CONTAINER ? ZK_OPCODE_CREATE : change->opcode;
-    jute_put_int(out, error == 1 ? what : ZK_OPCODE_ERROR);
-    jute_put_bool(out, false);
-    jute_put_int(out, error == 1 ? 0 : error);
+    hf__zk_jute_put_int(out, error == 1 ? what : ZK_OPCODE_ERROR);
+    hf__zk_jute_put_bool(out, false);
+    hf__zk_jute_put_int(out, error == 1 ? 0 : error);
     if (error != 1)
-        jute_put_int(out, error);
+        hf__zk_jute_put_int(out, error);
     else if (what == ZK_OPCODE_CREATE)
-        jute_put_text(out, change->made, strlen(change->made));
+        hf__zk_jute_put_text(out, change->made, strlen(change->made));
     else if (what == ZK_OPCODE_SET)
         put_stat(out, tree_find(change->path));
 }
@@ -123,9 +123,9 @@ static void multi(struct jute *in, int64_t session, struct jute_out *out)
     size_t count = 0, failed;
     memcpy(before, tree.nodes, sizeof before);
     for (; count < 80; count++) {
-        changes[count] = (struct change){ .opcode = jute_int(in) };
-        bool last = jute_bool(in);
-        jute_int(in);
+        changes[count] = (struct change){ .opcode = hf__zk_jute_int(in) };
+        bool last = hf__zk_jute_bool(in);
+        hf__zk_jute_int(in);
         if (last)
             break;
         change_read(&changes[count], in);
@@ -140,9 +140,9 @@ static void multi(struct jute *in, int64_t session, struct jute_out *out)
                    : i < failed   ? 0
                    : i == failed  ? error
                                   : -2);
-    jute_put_int(out, -1);
-    jute_put_bool(out, true);
-    jute_put_int(out, -1);
+    hf__zk_jute_put_int(out, -1);
+    hf__zk_jute_put_bool(out, true);
+    hf__zk_jute_put_int(out, -1);
 }
 
 static int32_t look(struct tree_caller *caller, int32_t opcode, struct jute *in,
@@ -150,21 +150,21 @@ static int32_t look(struct tree_caller *caller, int32_t opcode, struct jute *in,
 {
     char path[TREE_PATH];
     path_read(in, path);
-    bool watched = jute_bool(in);
+    bool watched = hf__zk_jute_bool(in);
     const struct tree_node *node = tree_find(path);
     if (watched && (node || opcode == ZK_OPCODE_EXISTS))
         tree_watch(caller, path, opcode == ZK_OPCODE_CHILDREN2);
     if (!node)
         return ZK_NONODE;
     if (opcode == ZK_OPCODE_GET)
-        jute_put_text(out, node->data, node->len);
+        hf__zk_jute_put_text(out, node->data, node->len);
     if (opcode == ZK_OPCODE_CHILDREN2) {
-        jute_put_int(out, tree_children(path));
+        hf__zk_jute_put_int(out, tree_children(path));
         for (size_t i = 0; i < TREE_NODES; i++) {
             const char *name = tree.nodes[i].path;
             if (tree_is_child(name, path))
-                jute_put_text(out, strrchr(name, '/') + 1,
-                              strlen(strrchr(name, '/') + 1));
+                hf__zk_jute_put_text(out, strrchr(name, '/') + 1,
+                                     strlen(strrchr(name, '/') + 1));
         }
     }
     put_stat(out, node);
@@ -183,9 +183,9 @@ static void unwatch(struct tree_caller *caller, struct jute *in)
 /* What was missed is told at once. */
 static void set_watches(struct tree_caller *caller, struct jute *in)
 {
-    int64_t seen = jute_long(in);
+    int64_t seen = hf__zk_jute_long(in);
     for (int kind = 0; kind < 3; kind++) {
-        for (int32_t left = jute_int(in); left > 0; left--) {
+        for (int32_t left = hf__zk_jute_int(in); left > 0; left--) {
             char path[TREE_PATH];
             path_read(in, path);
             const struct tree_node *node = tree_find(path);
@@ -214,7 +214,7 @@ static int32_t carry_out(struct tree_caller *caller, int32_t opcode, struct jute
         change_read(&change, in);
         error = change_do(&change, caller->session);
         if (error == ZK_OK && opcode != ZK_OPCODE_SET && opcode != ZK_OPCODE_DELETE)
-            jute_put_text(out, change.made, strlen(change.made));
+            hf__zk_jute_put_text(out, change.made, strlen(change.made));
         if (error == ZK_OK && opcode != ZK_OPCODE_DELETE)
             put_stat(out,
                      tree_find(opcode == ZK_OPCODE_SET ? change.path : change.made));
@@ -234,7 +234,7 @@ static int32_t carry_out(struct tree_caller *caller, int32_t opcode, struct jute
         set_watches(caller, in);
         break;
     case ZK_OPCODE_SYNC:
-        jute_put_text(out, "/", 1);
+        hf__zk_jute_put_text(out, "/", 1);
         break;
     case ZK_OPCODE_PING:
         break;
@@ -278,7 +278,7 @@ static bool denied(int32_t opcode, struct jute in)
 
 static void trace(size_t caller, int32_t opcode, struct jute in)
 {
-    struct zk_text path = jute_text(&in);
+    struct zk_text path = hf__zk_jute_text(&in);
     if (!getenv("ZK_TRACE"))
         return;
     if (opcode == ZK_OPCODE_MULTI || in.bad)
@@ -292,8 +292,8 @@ static void answer(struct tree_caller *caller, struct jute in)
     static char bytes[TREE_BUFFER];
     struct jute_out out = tree_out(bytes, sizeof bytes);
     struct jute_out head = tree_out(bytes + 4, 16);
-    char *frame = jute_open(&out);
-    int32_t xid = jute_int(&in), opcode = jute_int(&in);
+    char *frame = hf__zk_jute_open(&out);
+    int32_t xid = hf__zk_jute_int(&in), opcode = hf__zk_jute_int(&in);
     enum tree_fault fault = fault_now(caller, opcode);
     size_t index = (size_t)(caller - tree.callers);
     int32_t error;
@@ -316,9 +316,9 @@ static void answer(struct tree_caller *caller, struct jute in)
         error = carry_out(caller, opcode, &in, &out);
     if (tree.after)
         tree.after();
-    jute_put_int(&head, xid);
-    jute_put_long(&head, tree.zxid);
-    jute_put_int(&head, error);
+    hf__zk_jute_put_int(&head, xid);
+    hf__zk_jute_put_long(&head, tree.zxid);
+    hf__zk_jute_put_int(&head, error);
     if (error)
         out.at = bytes + 20;
     if (fault == TREE_LINGER)
@@ -340,18 +340,18 @@ static void greet(struct tree_caller *caller, struct jute in)
 {
     char bytes[64];
     struct jute_out out = tree_out(bytes, sizeof bytes);
-    char *frame = jute_open(&out);
-    jute_int(&in);
-    jute_long(&in);
-    int32_t timeout = jute_int(&in);
-    int64_t session = jute_long(&in);
+    char *frame = hf__zk_jute_open(&out);
+    hf__zk_jute_int(&in);
+    hf__zk_jute_long(&in);
+    int32_t timeout = hf__zk_jute_int(&in);
+    int64_t session = hf__zk_jute_long(&in);
     bool over = session && tree_is_over(session);
     caller->session = session ? session : ++tree.sessions;
-    jute_put_int(&out, 0);
-    jute_put_int(&out, over ? 0 : tree.session_ms ? tree.session_ms : timeout);
-    jute_put_long(&out, over ? 0 : caller->session);
-    jute_put_text(&out, "0123456789abcdef", over ? 0 : 16);
-    jute_put_bool(&out, false);
+    hf__zk_jute_put_int(&out, 0);
+    hf__zk_jute_put_int(&out, over ? 0 : tree.session_ms ? tree.session_ms : timeout);
+    hf__zk_jute_put_long(&out, over ? 0 : caller->session);
+    hf__zk_jute_put_text(&out, "0123456789abcdef", over ? 0 : 16);
+    hf__zk_jute_put_bool(&out, false);
     tree_say(caller, &out, frame);
     caller->session = over ? -1 : caller->session;
 }
@@ -388,8 +388,8 @@ static bool hear(struct tree_caller *caller)
         return got == 0;
     caller->heard_len += (size_t)got;
     while (caller->fd >= 0 &&
-           jute_frame(caller->heard + taken, caller->heard_len - taken, &record,
-                      &used) == JUTE_WHOLE) {
+           hf__zk_jute_frame(caller->heard + taken, caller->heard_len - taken, &record,
+                             &used) == JUTE_WHOLE) {
         taken += used;
         if (caller->session)
             answer(caller, record);

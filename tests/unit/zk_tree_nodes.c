@@ -84,7 +84,7 @@ int32_t tree_children(const char *path)
 
 void tree_say(struct tree_caller *caller, struct jute_out *out, char *frame)
 {
-    jute_close(out, frame);
+    hf__zk_jute_close(out, frame);
     if (caller->fd >= 0)
         send(caller->fd, frame, (size_t)(out->at - frame), MSG_NOSIGNAL);
 }
@@ -105,13 +105,13 @@ void tree_fire(const char *path, enum zk_event_type type, bool child)
                 continue;
             caller->watches[k].path[0] = '\0';
             struct jute_out out = tree_out(bytes, sizeof bytes);
-            char *frame = jute_open(&out);
-            jute_put_int(&out, ZK_XID_EVENT);
-            jute_put_long(&out, -1);
-            jute_put_int(&out, 0);
-            jute_put_int(&out, type);
-            jute_put_int(&out, 3);
-            jute_put_text(&out, path, strlen(path));
+            char *frame = hf__zk_jute_open(&out);
+            hf__zk_jute_put_int(&out, ZK_XID_EVENT);
+            hf__zk_jute_put_long(&out, -1);
+            hf__zk_jute_put_int(&out, 0);
+            hf__zk_jute_put_int(&out, type);
+            hf__zk_jute_put_int(&out, 3);
+            hf__zk_jute_put_text(&out, path, strlen(path));
             tree_say(caller, &out, frame);
         }
     }

@@ -89,7 +89,7 @@ static void note_drop(struct errand_note *note)
 /* Nobody asks for it any more: it is the oldest of many. */
 static void note_retire(struct keeper *me, struct errand_note *note)
 {
-    if (note->marker && note->session == zk_session_id(me->zk))
+    if (note->marker && note->session == hf__zk_session_id(me->zk))
         litter_add(me, note->marker, strlen(note->marker));
     note_drop(note);
 }
@@ -103,7 +103,7 @@ static void note_open(struct keeper *me, const struct hf_id *id, char *marker)
     note_retire(me, note);
     *note = (struct errand_note){ .state = ERRAND_OPEN,
                                   .id = *id,
-                                  .session = zk_session_id(me->zk),
+                                  .session = hf__zk_session_id(me->zk),
                                   .marker = marker };
 }
 
@@ -159,7 +159,7 @@ static bool change_known(struct keeper *me, struct change *change)
         change_answer(me, change, note->result);
         return true;
     }
-    if (note->session == zk_session_id(me->zk))
+    if (note->session == hf__zk_session_id(me->zk))
         return false;
     change_fail(me, change,
                 hf__fail(&why, HF_EUNCERTAIN,
@@ -224,7 +224,7 @@ static void change_again(struct keeper *me, struct change *change, size_t failed
     hf_error why;
     bool folder = error == ZK_NONODE && failed == 0;
     if (folder && change->rounds++ < PARENT_ROUNDS)
-        zk_make(me->zk, change->folder, parents_made, change, 0);
+        hf__zk_make_folder(me->zk, change->folder, parents_made, change, 0);
     else if (error == ZK_NODEEXISTS || error == ZK_BADVERSION ||
              (error == ZK_NONODE && !folder))
         change_look(me, change); /* another client was quicker; or it was us */
@@ -298,7 +298,7 @@ static void plan_send(struct keeper *me, struct change *change, const struct pla
                      : (size_t)snprintf(text, sizeof(text), "%" PRIu64, plan->result);
     ops[0].mode = ZK_EPHEMERAL;
     memcpy(ops + 1, plan->ops, plan->count * sizeof(*ops));
-    zk_multi(me->zk, ops, 1 + plan->count, errand_reply, errand, 0);
+    hf__zk_multi(me->zk, ops, 1 + plan->count, errand_reply, errand, 0);
 }
 
 static void change_plan(struct keeper *me, struct change *change,
@@ -382,7 +382,7 @@ static void look_reply(void *session, void *subject, uint64_t word,
     else if (change_known(me, change))
         return;
     else if (absent && !change->alone)
-        zk_children(me->zk, change->folder, false, look_reply, change, LOOK_FOLDER);
+        hf__zk_children(me->zk, change->folder, false, look_reply, change, LOOK_FOLDER);
     else
         change_plan(me, change, absent ? NULL : reply);
 }
@@ -393,13 +393,13 @@ static void change_look(struct keeper *me, struct change *change)
 {
     char path[PATH_SIZE];
     const struct errand_note *note = note_find(me, &change->job.request->id);
-    zk_gather(me->zk);
+    hf__zk_gather(me->zk);
     if (note && note->state == ERRAND_OPEN)
-        zk_get(me->zk, note->marker, false, look_reply, change, LOOK_MARKER);
+        hf__zk_get(me->zk, note->marker, false, look_reply, change, LOOK_MARKER);
     snprintf(path, sizeof(path), "%s%s", change->folder, change->verb->node);
-    zk_sync(me->zk, path, NULL, NULL, 0);
-    zk_get(me->zk, path, false, look_reply, change, LOOK_NODE);
-    zk_flush(me->zk);
+    hf__zk_sync(me->zk, path, NULL, NULL, 0);
+    hf__zk_get(me->zk, path, false, look_reply, change, LOOK_NODE);
+    hf__zk_flush(me->zk);
 }
 
 void hf__zk_change_ask(struct keeper *me, struct hf_request *request,

@@ -146,7 +146,7 @@ static void judge_names(struct keeper *me, struct survey *survey)
 static void judge_session(struct keeper *me, struct survey *survey)
 {
     char what[160];
-    long long session = zk_session_ns(me->zk) / HF_NS_PER_MS;
+    long long session = hf__zk_session_ns(me->zk) / HF_NS_PER_MS;
     long long asked = me->session_asked_ns / HF_NS_PER_MS;
     if (session == asked) {
         snprintf(what, sizeof(what), "a session of %lld ms", session);
@@ -188,7 +188,7 @@ static void judge_distance(struct keeper *me, struct survey *survey)
     int64_t took = (int64_t)survey->found;
     snprintf(what, sizeof(what), "the server answers within %lld us",
              (long long)(took / 1000));
-    if (took > SLOW_NS || took > zk_session_ns(me->zk) / 20)
+    if (took > SLOW_NS || took > hf__zk_session_ns(me->zk) / 20)
         tell(me, survey, HF_REMARK, "distance", what,
              "a session that lasts a few round trips only is lost easily: raise "
              "session=, or find out why the server is slow (disk, pauses)");
@@ -261,8 +261,8 @@ void hf__zk_diagnose(struct keeper *me, struct hf_request *request)
     survey_expect(survey);
     survey_expect(survey);
     survey_expect(survey); /* the calls may be answered inside of them */
-    zk_ping(me->zk, ping_done, survey, 0);
-    zk_get_config(me->zk, config_done, survey, 0);
+    hf__zk_ping(me->zk, ping_done, survey, 0);
+    hf__zk_get_config(me->zk, config_done, survey, 0);
     survey->under_way--;
     survey_go(me, survey);
 }

@@ -163,7 +163,7 @@ static void victims_list(struct keeper *me, struct survey *survey)
     size_t len = (size_t)(strrchr(survey->victim, '/') - survey->victim);
     memcpy(folder, survey->victim, len);
     folder[len] = '\0';
-    zk_children(me->zk, folder, false, victims_listed, survey, 0);
+    hf__zk_children(me->zk, folder, false, victims_listed, survey, 0);
 }
 
 static void evict_fail(struct keeper *me, struct survey *survey)
@@ -234,7 +234,7 @@ static void victims_listed(void *session, void *subject, uint64_t word,
         path[folder + name->len] = '\0';
         count++;
         survey_expect(survey);
-        zk_delete(me->zk, path, -1, victim_deleted, survey, 0);
+        hf__zk_delete(me->zk, path, -1, victim_deleted, survey, 0);
     }
     survey->under_way--;
     if (count > 0)
@@ -267,7 +267,7 @@ static void evict_end(struct keeper *me, struct survey *survey)
         return;
     }
     survey_expect(survey); /* another library's */
-    zk_delete(me->zk, survey->victim, -1, victim_deleted, survey, 0);
+    hf__zk_delete(me->zk, survey->victim, -1, victim_deleted, survey, 0);
 }
 
 void hf__zk_evict(struct keeper *me, struct hf_request *request)
@@ -293,7 +293,7 @@ static void revoke_tell(struct keeper *me, struct survey *survey,
         return;
     survey->found++;
     survey_expect(survey);
-    zk_set(me->zk, sight->path, word, sizeof(word) - 1, -1, survey_done, survey, 0);
+    hf__zk_set(me->zk, sight->path, word, sizeof(word) - 1, -1, survey_done, survey, 0);
 }
 
 static void revoke_end(struct keeper *me, struct survey *survey)

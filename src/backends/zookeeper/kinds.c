@@ -139,19 +139,19 @@ void hf__zk_kind_probe(struct keeper *me, struct kind_probe *probe, const char *
         ours[i] = hf__family(inside[i].kind) == hf__family(kind);
         probe->left += !ours[i];
     }
-    zk_gather(me->zk);
+    hf__zk_gather(me->zk);
     for (size_t i = 0; i < INSIDE; i++) {
         if (ours[i])
             continue;
         snprintf(path, sizeof(path), "%s%s", folder, inside[i].folder);
-        zk_children(me->zk, path, false, probe_reply, probe, i);
+        hf__zk_children(me->zk, path, false, probe_reply, probe, i);
     }
-    zk_flush(me->zk);
+    hf__zk_flush(me->zk);
 }
 
 void hf__zk_kind_probe_drop(struct keeper *me, struct kind_probe *probe)
 {
     if (probe->left)
-        zk_forget(me->zk, probe);
+        hf__zk_forget(me->zk, probe);
     probe->left = 0;
 }

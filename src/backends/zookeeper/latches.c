@@ -143,11 +143,11 @@ static void wait_look(struct keeper *me, struct wait *wait)
 {
     hf__zk_watcher_set(me, &wait->watcher, wait->gate_path, gate_fired);
     wait->stay.calls++;
-    zk_gather(me->zk);
+    hf__zk_gather(me->zk);
     if (!wait->gate)
-        zk_sync(me->zk, wait->gate_path, NULL, NULL, 0);
-    zk_get(me->zk, wait->gate_path, true, wait_reply, &wait->stay, CALL_GATE);
-    zk_flush(me->zk);
+        hf__zk_sync(me->zk, wait->gate_path, NULL, NULL, 0);
+    hf__zk_get(me->zk, wait->gate_path, true, wait_reply, &wait->stay, CALL_GATE);
+    hf__zk_flush(me->zk);
 }
 
 static void wait_leave(struct keeper *me, struct wait *wait)
@@ -158,7 +158,7 @@ static void wait_leave(struct keeper *me, struct wait *wait)
         return;
     }
     wait->stay.calls++;
-    zk_delete(me->zk, wait->node, -1, wait_reply, &wait->stay, CALL_LEAVE);
+    hf__zk_delete(me->zk, wait->node, -1, wait_reply, &wait->stay, CALL_LEAVE);
 }
 
 /* Core forgets a wait that is over, and so do we, but for its node. */
@@ -197,8 +197,8 @@ static void wait_queue(struct keeper *me, struct wait *wait)
                                       me->host->ops->now(me->host), 0, line);
     wait->has_node = true;
     wait->stay.calls++;
-    zk_create(me->zk, wait->node, line, len, ZK_EPHEMERAL, wait_reply, &wait->stay,
-              CALL_NODE);
+    hf__zk_create(me->zk, wait->node, line, len, ZK_EPHEMERAL, wait_reply, &wait->stay,
+                  CALL_NODE);
 }
 
 static void probe_done(struct keeper *me, struct kind_probe *probe, int rc,
@@ -239,7 +239,8 @@ static void gate_reply(struct keeper *me, struct wait *wait,
         wait_open(me, wait);
     } else if (absent) {
         wait->stay.calls++;
-        zk_children(me->zk, wait->folder, false, wait_reply, &wait->stay, CALL_FOLDER);
+        hf__zk_children(me->zk, wait->folder, false, wait_reply, &wait->stay,
+                        CALL_FOLDER);
     } else if (wait->stay.ticket->flags & HF_TICKET_TRY) {
         hf__zk_watcher_end(me, &wait->watcher);
         stay_busy(me, &wait->stay);

@@ -165,10 +165,10 @@ static void peek(struct keeper *me, struct lock *lock)
     hf__zk_folder_write(folder, lock->stay.ticket->name, lock->stay.ticket->name_len);
     lock->peeking = true;
     lock->stay.calls++;
-    zk_gather(me->zk);
-    zk_sync(me->zk, folder, NULL, NULL, 0);
-    zk_children(me->zk, folder, false, peek_done, lock, 0);
-    zk_flush(me->zk);
+    hf__zk_gather(me->zk);
+    hf__zk_sync(me->zk, folder, NULL, NULL, 0);
+    hf__zk_children(me->zk, folder, false, peek_done, lock, 0);
+    hf__zk_flush(me->zk);
 }
 
 static void lock_start(struct keeper *me, struct lock *lock)
@@ -193,7 +193,7 @@ static void lock_attempt(struct keeper *me, struct stay *stay)
     } else if (lock->place.state == PLACE_IDLE) {
         lock->place.told = false; /* an attempt is answered: by busy, if it is a try */
         lock_start(me, lock);
-    } else if (!zk_is_up(me->zk)) {
+    } else if (!hf__zk_is_up(me->zk)) {
         hf__fail(&why, HF_EUNCERTAIN, "there is no connection to ZooKeeper");
         stay_failed(me, stay, &why);
     } else if (stay->answered) {
@@ -281,7 +281,7 @@ static void turn_send(struct keeper *me, struct lock *lock)
         { .what = ZK_OP_DELETE, .path = lock->place.path, .version = -1 },
     };
     lock->stay.calls++;
-    zk_multi(me->zk, ops, 2, turn_done, lock, 0);
+    hf__zk_multi(me->zk, ops, 2, turn_done, lock, 0);
 }
 
 /* The path of the reader's node goes where that of the one ahead was: nobody is. */

@@ -44,7 +44,7 @@ void hf__zk_permit_refuse(struct keeper *me, struct permit *permit, const hf_err
 void hf__zk_permit_pause(struct keeper *me, struct permit *permit, const hf_error *why)
 {
     hf_error copy = *why;
-    if (zk_is_up(me->zk))
+    if (hf__zk_is_up(me->zk))
         keeper_stall(me);
     copy.code = HF_EUNCERTAIN;
     if (permit->stay.leaving)
@@ -111,11 +111,11 @@ void hf__zk_permit_enter(struct keeper *me, struct permit *permit)
     permit->alone = permit->tried = permit->place.told = false;
     permit->stay.answered = false;
     permit_turn(permit, PERMIT_QUEUE);
-    zk_gather(me->zk);
+    hf__zk_gather(me->zk);
     place_enter(me, &permit->place);
     if (stay_of(ticket) == &permit->stay && permit->place.state != PLACE_IDLE)
         hf__zk_permit_look(me, permit, false);
-    zk_flush(me->zk);
+    hf__zk_flush(me->zk);
 }
 
 /* ---- What to make of it ---------------------------------------------------------- */
@@ -284,12 +284,12 @@ void hf__zk_permit_look(struct keeper *me, struct permit *permit, bool watch)
     permit->clash = 0;
     if (watch)
         hf__zk_watcher_set(me, &permit->watcher, at->leases, leases_fired);
-    zk_gather(me->zk);
+    hf__zk_gather(me->zk);
     if (!permit->alone)
-        look_send(permit, zk_children, me->zk, at->name, false, LOOK_FOLDER);
-    look_send(permit, zk_get, me->zk, at->base, false, LOOK_LIMIT);
-    look_send(permit, zk_children, me->zk, at->leases, watch, LOOK_LEASES);
-    zk_flush(me->zk);
+        look_send(permit, hf__zk_children, me->zk, at->name, false, LOOK_FOLDER);
+    look_send(permit, hf__zk_get, me->zk, at->base, false, LOOK_LIMIT);
+    look_send(permit, hf__zk_children, me->zk, at->leases, watch, LOOK_LEASES);
+    hf__zk_flush(me->zk);
 }
 
 /* ---- The stay -------------------------------------------------------------------- */

@@ -100,8 +100,8 @@ static void check_reply(void *session, void *subject, uint64_t word,
 static void check_send(struct keeper *me, struct permit *permit)
 {
     permit->stay.calls++;
-    zk_children(me->zk, permit->folders.name, false, check_reply, &permit->stay,
-                permit->turn);
+    hf__zk_children(me->zk, permit->folders.name, false, check_reply, &permit->stay,
+                    permit->turn);
 }
 
 /* The leases are ours. The look at the name is behind the take in the same flight, or
@@ -280,16 +280,17 @@ void hf__zk_permit_take(struct keeper *me, struct permit *permit)
     ops[count++] = (struct zk_op){ .what = ZK_OP_DELETE,
                                    .path = permit->place.path,
                                    .version = -1 };
-    zk_gather(me->zk);
+    hf__zk_gather(me->zk);
     if (permit->missing) { /* in one flight: an empty folder may be gone in a moment */
         permit->stay.calls++;
-        zk_make(me->zk, permit->folders.leases, folder_made, &permit->stay, 0);
+        hf__zk_make_folder(me->zk, permit->folders.leases, folder_made, &permit->stay,
+                           0);
     }
     permit->missing = false;
     permit->stay.calls++;
-    zk_multi(me->zk, ops, count, take_reply, &permit->stay, permit->turn);
+    hf__zk_multi(me->zk, ops, count, take_reply, &permit->stay, permit->turn);
     check_send(me, permit);
-    zk_flush(me->zk);
+    hf__zk_flush(me->zk);
     hf__free(paths);
 }
 
@@ -316,7 +317,7 @@ static void owner_reply(void *session, void *subject, uint64_t word,
     if (!reply) {
         hf__zk_permit_pause(me, permit, gone);
     } else if (reply->error == ZK_OK &&
-               reply->stat.ephemeral_owner == zk_session_id(me->zk)) {
+               reply->stat.ephemeral_owner == hf__zk_session_id(me->zk)) {
         permit_taken(me, permit, (uint64_t)reply->stat.czxid, sent_ns, false);
     } else { /* of a former session of ours: the server is about to delete it */
         for (uint32_t i = 0; i < permit->count && reply->error == ZK_OK; i++) {
@@ -350,18 +351,18 @@ static void find_reply(void *session, void *subject, uint64_t word,
     }
     node_path(permit, 0, path);
     permit->stay.calls++;
-    zk_exists(me->zk, path, false, owner_reply, &permit->stay, permit->turn);
+    hf__zk_exists(me->zk, path, false, owner_reply, &permit->stay, permit->turn);
 }
 
 void hf__zk_permit_find(struct keeper *me, struct permit *permit)
 {
     permit_turn(permit, PERMIT_UNSURE);
-    zk_gather(me->zk);
-    zk_sync(me->zk, permit->folders.leases, NULL, NULL, 0);
+    hf__zk_gather(me->zk);
+    hf__zk_sync(me->zk, permit->folders.leases, NULL, NULL, 0);
     permit->stay.calls++;
-    zk_children(me->zk, permit->folders.leases, false, find_reply, &permit->stay,
-                permit->turn);
-    zk_flush(me->zk);
+    hf__zk_children(me->zk, permit->folders.leases, false, find_reply, &permit->stay,
+                    permit->turn);
+    hf__zk_flush(me->zk);
 }
 
 /* ---- Giving back ----------------------------------------------------------------- */
@@ -382,7 +383,7 @@ static void give_reply(void *session, void *subject, uint64_t word,
     if (--permit->left > 0)
         return;
     if (permit->doubt) {
-        if (zk_is_up(me->zk))
+        if (hf__zk_is_up(me->zk))
             keeper_stall(me);
         stay_left(me, &permit->stay, zk_not_withdrawn(permit->unsure));
         return;
@@ -405,10 +406,10 @@ void hf__zk_permit_release(struct keeper *me, struct permit *permit)
     permit->doubt = false;
     permit->left = permit->count;
     permit->stay.calls += permit->count;
-    zk_gather(me->zk);
+    hf__zk_gather(me->zk);
     for (uint32_t i = 0; i < permit->count; i++) {
         node_path(permit, i, path);
-        zk_delete(me->zk, path, -1, give_reply, &permit->stay, permit->turn);
+        hf__zk_delete(me->zk, path, -1, give_reply, &permit->stay, permit->turn);
     }
-    zk_flush(me->zk);
+    hf__zk_flush(me->zk);
 }

@@ -52,7 +52,7 @@ void place_done(struct keeper *me, struct place *place)
 {
     hf__zk_watcher_end(me, &place->watcher);
     if (place->calls)
-        zk_forget(me->zk, place);
+        hf__zk_forget(me->zk, place);
     hf__free(place->path);
     place->path = NULL;
 }
@@ -92,7 +92,7 @@ void place_pause(struct keeper *me, struct place *place, const hf_error *why)
 {
     hf_error copy = *why;
     place->flying = false;
-    if (zk_is_up(me->zk))
+    if (hf__zk_is_up(me->zk))
         keeper_stall(me);
     copy.code = HF_EUNCERTAIN;
     if (place->leave)
@@ -128,10 +128,10 @@ static void delete_send(struct keeper *me, struct place *place)
 {
     begin_turn(place, PLACE_LEAVING);
     place->calls++;
-    zk_gather(me->zk);
-    zk_delete(me->zk, place->path, -1, delete_done, place, place->turn);
+    hf__zk_gather(me->zk);
+    hf__zk_delete(me->zk, place->path, -1, delete_done, place, place->turn);
     hf__zk_watcher_end(me, &place->watcher);
-    zk_flush(me->zk);
+    hf__zk_flush(me->zk);
 }
 
 void place_leave(struct keeper *me, struct place *place)
@@ -267,19 +267,21 @@ static void enter_send(struct keeper *me, struct place *place)
     int64_t now = me->host->ops->now(me->host);
     size_t data_len =
         hf__zk_details_write(&me->self, place->stay->ticket, now, 0, data);
-    zk_gather(me->zk);
+    hf__zk_gather(me->zk);
     if (place->rounds > 0) {
         place->calls++;
-        zk_make(me->zk, folder_open(place), parents_done, place, place->turn);
+        hf__zk_make_folder(me->zk, folder_open(place), parents_done, place,
+                           place->turn);
     }
     join(place, place->path, node, len);
     place->calls++;
-    zk_create(me->zk, place->path, data, data_len, ZK_EPHEMERAL_SEQUENTIAL, create_done,
-              place, place->turn);
+    hf__zk_create(me->zk, place->path, data, data_len, ZK_EPHEMERAL_SEQUENTIAL,
+                  create_done, place, place->turn);
     place->calls++;
-    zk_children(me->zk, folder_open(place), false, place_listed, place, place->turn);
+    hf__zk_children(me->zk, folder_open(place), false, place_listed, place,
+                    place->turn);
     folder_shut(place);
-    zk_flush(me->zk);
+    hf__zk_flush(me->zk);
 }
 
 void place_enter(struct keeper *me, struct place *place)
@@ -287,7 +289,7 @@ void place_enter(struct keeper *me, struct place *place)
     hf_error why;
     place->leave = place->unsure = place->checked = false;
     place->parents_error = ZK_OK;
-    if (!zk_is_up(me->zk)) {
+    if (!hf__zk_is_up(me->zk)) {
         hf__fail(&why, HF_EUNREACHABLE, "there is no connection to ZooKeeper");
         place_fail(me, place, &why);
         return;
@@ -329,7 +331,7 @@ static void owner_done(void *session, void *subject, uint64_t word,
     bool gone = reply && reply->error == ZK_NONODE;
     if (!gone && zk_reply_error(reply, why, &error) != 0) {
         place_pause(me, place, &error);
-    } else if (!gone && reply->stat.ephemeral_owner == zk_session_id(me->zk)) {
+    } else if (!gone && reply->stat.ephemeral_owner == hf__zk_session_id(me->zk)) {
         place->czxid = reply->stat.czxid;
         if (place->leave)
             delete_send(me, place);
@@ -370,17 +372,17 @@ static void recover_done(void *session, void *subject, uint64_t word,
     join(place, place->path, reply->names[at].at, reply->names[at].len);
     begin_turn(place, PLACE_UNKNOWN);
     place->calls++;
-    zk_exists(me->zk, place->path, false, owner_done, place, place->turn);
+    hf__zk_exists(me->zk, place->path, false, owner_done, place, place->turn);
 }
 
 static void recover_send(struct keeper *me, struct place *place)
 {
     begin_turn(place, PLACE_UNKNOWN);
     place->calls++;
-    zk_gather(me->zk);
-    zk_sync(me->zk, folder_open(place), NULL, NULL, 0);
-    zk_children(me->zk, place->path, false, recover_done, place, place->turn);
-    zk_flush(me->zk);
+    hf__zk_gather(me->zk);
+    hf__zk_sync(me->zk, folder_open(place), NULL, NULL, 0);
+    hf__zk_children(me->zk, place->path, false, recover_done, place, place->turn);
+    hf__zk_flush(me->zk);
 }
 
 /* ---- Connected again ------------------------------------------------------------- */

@@ -79,7 +79,7 @@ static bool proves(struct keeper *me, const struct stay *stay,
                    const struct zk_reply *reply)
 {
     return reply->error == ZK_OK &&
-           reply->stat.ephemeral_owner == zk_session_id(me->zk) &&
+           reply->stat.ephemeral_owner == hf__zk_session_id(me->zk) &&
            (me->layout != LAYOUT_SINGLE || (uint64_t)reply->stat.czxid == stay->token);
 }
 
@@ -137,16 +137,16 @@ static void batch_send(struct keeper *me, struct batch *batch)
 {
     batch->calls = 2; /* the sync, and one so that it lives until all is sent */
     batch_sort(me, batch);
-    zk_gather(me->zk);
-    zk_sync(me->zk, "/", batch_done, batch, WATCHED);
+    hf__zk_gather(me->zk);
+    hf__zk_sync(me->zk, "/", batch_done, batch, WATCHED);
     for (uint32_t i = 0; i < batch->count; i++) {
         const struct hf_ticket *ticket = batch->of[i].ticket;
         if (!ticket || batch->of[i].watched)
             continue;
         batch->calls++;
-        zk_exists(me->zk, stay_of(ticket)->node, false, batch_done, batch, i);
+        hf__zk_exists(me->zk, stay_of(ticket)->node, false, batch_done, batch, i);
     }
-    zk_flush(me->zk);
+    hf__zk_flush(me->zk);
     if (--batch->calls == 0)
         batch_free(batch);
 }
@@ -206,11 +206,11 @@ static void own_done(void *session, void *subject, uint64_t word,
 void hf__zk_interest_watch(struct keeper *me, struct stay *stay)
 {
     if (!stay->interested || stay->moving || hf__linked(&stay->own.link) ||
-        !zk_is_up(me->zk))
+        !hf__zk_is_up(me->zk))
         return;
     hf__zk_watcher_set(me, &stay->own, stay->node, own_fired);
     stay->calls++;
-    zk_get(me->zk, stay->node, true, own_done, stay, 0);
+    hf__zk_get(me->zk, stay->node, true, own_done, stay, 0);
 }
 
 void keeper_interest(void *session, struct hf_ticket *ticket)

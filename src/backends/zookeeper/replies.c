@@ -68,7 +68,7 @@ static void litter_gone(void *session, void *subject, uint64_t word,
     if (reply && (reply->error == ZK_OK || reply->error == ZK_NONODE)) {
         hf__list_remove(&litter->link);
         hf__free(litter);
-    } else if (zk_is_up(me->zk)) {
+    } else if (hf__zk_is_up(me->zk)) {
         keeper_stall(me);
     }
 }
@@ -76,7 +76,7 @@ static void litter_gone(void *session, void *subject, uint64_t word,
 static void litter_delete(struct keeper *me, struct litter *litter)
 {
     litter->flying = true;
-    zk_delete(me->zk, litter->path, -1, litter_gone, litter, 0);
+    hf__zk_delete(me->zk, litter->path, -1, litter_gone, litter, 0);
 }
 
 /* Out of memory: once, and hope; it ends with the session at the latest. */
@@ -84,7 +84,7 @@ void litter_add(struct keeper *me, const char *path, size_t len)
 {
     struct litter *litter = hf__alloc(sizeof(*litter) + len + 1);
     if (!litter) {
-        zk_delete(me->zk, path, -1, NULL, NULL, 0);
+        hf__zk_delete(me->zk, path, -1, NULL, NULL, 0);
         return;
     }
     memcpy(litter->path, path, len);
@@ -106,7 +106,7 @@ void litter_done(struct keeper *me)
     for (struct hf_link *link; (link = hf__list_first(&me->litter));) {
         struct litter *litter = HF_CONTAINER(link, struct litter, link);
         if (litter->flying)
-            zk_forget(me->zk, litter);
+            hf__zk_forget(me->zk, litter);
         hf__list_remove(link);
         hf__free(litter);
     }
@@ -117,7 +117,7 @@ void litter_done(struct keeper *me)
 static void stall_over(void *arg)
 {
     struct keeper *me = arg;
-    if (!zk_is_up(me->zk))
+    if (!hf__zk_is_up(me->zk))
         return;
     litter_up(me);
     stays_up(me, false);
@@ -153,7 +153,7 @@ struct job *hf__zk_job_begin(struct keeper *me, struct hf_request *request, size
 
 static void job_free(struct keeper *me, struct job *job)
 {
-    zk_forget(me->zk, job);
+    hf__zk_forget(me->zk, job);
     hf__list_remove(&job->link);
     if (job->done)
         job->done(me, job);

@@ -86,7 +86,7 @@ static void pause(struct keeper *me, struct single *single, const hf_error *why)
     hf_error copy = *why;
     if (single->maybe)
         copy.code = HF_EUNCERTAIN;
-    if (zk_is_up(me->zk))
+    if (hf__zk_is_up(me->zk))
         keeper_stall(me);
     if (single->stay.leaving)
         stay_left(me, &single->stay, zk_not_withdrawn(single->maybe));
@@ -129,7 +129,7 @@ static void delete_done(void *session, void *subject, uint64_t word,
 static void delete_send(struct keeper *me, struct single *single)
 {
     begin(single, SINGLE_LEAVING);
-    zk_delete(me->zk, single->path, -1, delete_done, single, single->turn);
+    hf__zk_delete(me->zk, single->path, -1, delete_done, single, single->turn);
 }
 
 static void single_withdraw(struct keeper *me, struct stay *stay)
@@ -154,7 +154,7 @@ static bool is_ours(const struct keeper *me, const struct single *single,
                     const struct zk_reply *reply)
 {
     char id[ID_DIGITS];
-    if (reply->stat.ephemeral_owner != zk_session_id(me->zk))
+    if (reply->stat.ephemeral_owner != hf__zk_session_id(me->zk))
         return false;
     if (single->stay.token)
         return (uint64_t)reply->stat.czxid == single->stay.token;
@@ -249,12 +249,12 @@ static void fired(struct keeper *me, struct watcher *watcher, enum zk_event_type
 static void look_send(struct keeper *me, struct single *single)
 {
     begin(single, SINGLE_LOOKING);
-    zk_gather(me->zk);
+    hf__zk_gather(me->zk);
     if (single->maybe)
-        zk_sync(me->zk, single->path, NULL, NULL, 0);
+        hf__zk_sync(me->zk, single->path, NULL, NULL, 0);
     hf__zk_watcher_set(me, &single->watcher, single->path, fired);
-    zk_get(me->zk, single->path, true, look_done, single, single->turn);
-    zk_flush(me->zk);
+    hf__zk_get(me->zk, single->path, true, look_done, single, single->turn);
+    hf__zk_flush(me->zk);
 }
 
 /* ---- Creating -------------------------------------------------------------------- */
@@ -297,12 +297,13 @@ static void create_send(struct keeper *me, struct single *single)
     memcpy(data + len, " id=", sizeof(" id="));
     hf__hex_encode(&single->stay.id, sizeof(single->stay.id), data + len + 4);
     begin(single, SINGLE_CREATING);
-    zk_gather(me->zk);
+    hf__zk_gather(me->zk);
     if (single->rounds > 0)
-        zk_make(me->zk, "/", NULL, NULL, 0); /* the chroot is all there can be */
-    zk_create(me->zk, single->path, data, len + 4 + ID_DIGITS, ZK_EPHEMERAL,
-              create_done, single, single->turn);
-    zk_flush(me->zk);
+        hf__zk_make_folder(me->zk, "/", NULL, NULL,
+                           0); /* the chroot is all there can be */
+    hf__zk_create(me->zk, single->path, data, len + 4 + ID_DIGITS, ZK_EPHEMERAL,
+                  create_done, single, single->turn);
+    hf__zk_flush(me->zk);
 }
 
 /* ---- The stay -------------------------------------------------------------------- */
@@ -317,7 +318,7 @@ static void single_attempt_again(struct keeper *me, struct stay *stay)
         return;
     else if (single->state == SINGLE_IDLE)
         create_send(me, single);
-    else if (!zk_is_up(me->zk)) {
+    else if (!hf__zk_is_up(me->zk)) {
         hf__fail(&why, single->maybe ? HF_EUNCERTAIN : HF_EUNREACHABLE,
                  "there is no connection to ZooKeeper");
         stay_failed(me, stay, &why);

@@ -49,7 +49,7 @@ void stay_end(struct keeper *me, struct stay *stay)
     stop_proof(me, stay);
     hf__zk_renew_forget(me, stay);
     if (stay->calls)
-        zk_forget(me->zk, stay);
+        hf__zk_forget(me->zk, stay);
     if (stay->ticket)
         stay->ticket->store[0] = 0;
     hf__list_remove(&stay->link);
@@ -71,8 +71,8 @@ static void lease_over(void *arg)
 /* What the session is known to live counts from a while ago, and so does its drift. */
 static int64_t session_left(const struct keeper *me, int64_t now)
 {
-    int64_t drift = zk_session_ns(me->zk) / 100;
-    int64_t left = zk_valid_until(me->zk) - drift - now;
+    int64_t drift = hf__zk_session_ns(me->zk) / 100;
+    int64_t left = hf__zk_valid_until(me->zk) - drift - now;
     return left > 1 ? left : 1;
 }
 

@@ -99,7 +99,7 @@ static void survey_free(struct keeper *me, struct job *job)
         sight_free(HF_CONTAINER(link, struct sight, link));
     while ((link = hf__list_first(&survey->asked))) {
         struct sight *sight = HF_CONTAINER(link, struct sight, link);
-        zk_forget(me->zk, sight);
+        hf__zk_forget(me->zk, sight);
         sight_free(sight);
     }
     hf__free(survey->victim);
@@ -113,11 +113,11 @@ static void sight_ask(struct keeper *me, struct sight *sight)
     hf__list_push_back(&sight->survey->asked, &sight->link);
     sight->survey->under_way++;
     if (list)
-        zk_children(me->zk, sight->path, false, sight_reply, sight, 0);
+        hf__zk_children(me->zk, sight->path, false, sight_reply, sight, 0);
     else if (sight->unreadable)
-        zk_exists(me->zk, sight->path, false, sight_reply, sight, 0);
+        hf__zk_exists(me->zk, sight->path, false, sight_reply, sight, 0);
     else
-        zk_get(me->zk, sight->path, false, sight_reply, sight, 0);
+        hf__zk_get(me->zk, sight->path, false, sight_reply, sight, 0);
 }
 
 /* Keeps some questions under way until none is left. They may be answered inside the
@@ -127,11 +127,11 @@ void survey_go(struct keeper *me, struct survey *survey)
     struct hf_link *link;
     hf_error why;
     survey->under_way++;
-    zk_gather(me->zk);
+    hf__zk_gather(me->zk);
     while (survey->rc == 0 && survey->under_way <= PIPELINE &&
            (link = hf__list_first(&survey->todo)))
         sight_ask(me, HF_CONTAINER(link, struct sight, link));
-    zk_flush(me->zk);
+    hf__zk_flush(me->zk);
     if (--survey->under_way > 0)
         return;
     why = survey->why;
@@ -522,7 +522,7 @@ static void survey_start(struct keeper *me, struct survey *survey)
         sight->folder_len = len;
         sight->way = survey->prefix;
     }
-    zk_sync(me->zk, path, synced, survey, 0);
+    hf__zk_sync(me->zk, path, synced, survey, 0);
 }
 
 void survey_again(struct keeper *me, struct survey *survey)

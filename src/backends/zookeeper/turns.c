@@ -76,7 +76,7 @@ static void look_done(void *session, void *subject, uint64_t word,
         begin_turn(place, PLACE_WAITING);
         hf__zk_watcher_set(me, &place->watcher, place->ahead, ahead_fired);
         place->calls++;
-        zk_exists(me->zk, place->ahead, true, exists_done, place, place->turn);
+        hf__zk_exists(me->zk, place->ahead, true, exists_done, place, place->turn);
     } else {
         zk_reply_error(reply, why, &error);
         place_pause(me, place, &error);
@@ -88,7 +88,7 @@ static void look_send(struct keeper *me, struct place *place)
     begin_turn(place, PLACE_WAITING);
     hf__zk_watcher_set(me, &place->watcher, place->ahead, ahead_fired);
     place->calls++;
-    zk_get(me->zk, place->ahead, true, look_done, place, place->turn);
+    hf__zk_get(me->zk, place->ahead, true, look_done, place, place->turn);
 }
 
 static void place_wait(struct keeper *me, struct place *place,
@@ -180,6 +180,7 @@ void place_list(struct keeper *me, struct place *place)
 {
     begin_turn(place, PLACE_LISTING);
     place->calls++;
-    zk_children(me->zk, folder_open(place), false, place_listed, place, place->turn);
+    hf__zk_children(me->zk, folder_open(place), false, place_listed, place,
+                    place->turn);
     folder_shut(place);
 }

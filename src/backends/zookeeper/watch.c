@@ -34,7 +34,7 @@ void hf__zk_watcher_end(struct keeper *me, struct watcher *watcher)
         return;
     hf__list_remove(&watcher->link);
     if (!me->closing)
-        zk_unwatch(me->zk, watcher->path);
+        hf__zk_unwatch(me->zk, watcher->path);
 }
 
 void hf__zk_watcher_set(struct keeper *me, struct watcher *watcher, const char *path,

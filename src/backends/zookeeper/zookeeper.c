@@ -218,7 +218,7 @@ static int keeper_open(void *session, struct hf_host *host, const struct hf_url 
         return rc;
     me->session_asked_ns = settings.session_ns;
     settings.auth = auth;
-    rc = zk_open(host, &settings, &zk_user, me, &me->zk, why);
+    rc = hf__zk_open(host, &settings, &zk_user, me, &me->zk, why);
     hf__secret_wipe(auth, sizeof(auth));
     *ret_caps = capabilities(me->layout);
     return rc;
@@ -232,8 +232,8 @@ static void keeper_close(void *session, bool forked)
         return;
     me->closing = true;
     if (me->zk && !forked) {
-        zk_mute(me->zk);
-        zk_settle(me->zk, me->host->close_by_ns);
+        hf__zk_mute(me->zk);
+        hf__zk_close_wait(me->zk, me->host->close_by_ns);
     }
     if (me->stall.slot)
         me->host->ops->stop_timer(me->host, &me->stall);
@@ -243,7 +243,7 @@ static void keeper_close(void *session, bool forked)
         hf__zk_renew_done(me);
         litter_done(me);
         zoo_errands_done(me);
-        zk_close(me->zk, forked);
+        hf__zk_close(me->zk, forked);
     }
 }
 
@@ -303,7 +303,7 @@ static void keeper_ask(void *session, struct hf_request *request)
 static void keeper_forget(void *session, const void *ticket_or_request)
 {
     struct keeper *me = session;
-    zk_forget(me->zk, ticket_or_request);
+    hf__zk_forget(me->zk, ticket_or_request);
     hf__zk_jobs_forget(me, ticket_or_request);
     hf__zk_downgrade_forget(me, ticket_or_request);
     stays_forget(me, ticket_or_request);

@@ -32,11 +32,11 @@ static const char *take(struct jute *in, size_t size)
     return at;
 }
 
-enum jute_state jute_frame(const char *data, size_t size, struct jute *ret_record,
-                           size_t *ret_used)
+enum jute_state hf__zk_jute_frame(const char *data, size_t size,
+                                  struct jute *ret_record, size_t *ret_used)
 {
     struct jute in = { .at = data, .end = data + size };
-    int32_t len = jute_int(&in);
+    int32_t len = hf__zk_jute_int(&in);
 
     if (in.bad)
         return JUTE_MORE;
@@ -49,13 +49,13 @@ enum jute_state jute_frame(const char *data, size_t size, struct jute *ret_recor
     return JUTE_WHOLE;
 }
 
-bool jute_bool(struct jute *in)
+bool hf__zk_jute_bool(struct jute *in)
 {
     const char *at = take(in, 1);
     return at && *at != 0;
 }
 
-int32_t jute_int(struct jute *in)
+int32_t hf__zk_jute_int(struct jute *in)
 {
     const char *at = take(in, sizeof(int32_t));
     uint32_t bits = 0;
@@ -65,7 +65,7 @@ int32_t jute_int(struct jute *in)
     return (int32_t)be32toh(bits);
 }
 
-int64_t jute_long(struct jute *in)
+int64_t hf__zk_jute_long(struct jute *in)
 {
     const char *at = take(in, sizeof(int64_t));
     uint64_t bits = 0;
@@ -78,7 +78,7 @@ int64_t jute_long(struct jute *in)
 /* -1 stands for "none" wherever there is a length. */
 static size_t length(struct jute *in)
 {
-    int32_t len = jute_int(in);
+    int32_t len = hf__zk_jute_int(in);
 
     if (len >= 0)
         return (size_t)len;
@@ -87,7 +87,7 @@ static size_t length(struct jute *in)
     return 0;
 }
 
-struct zk_text jute_text(struct jute *in)
+struct zk_text hf__zk_jute_text(struct jute *in)
 {
     size_t len = length(in);
     const char *at = take(in, len);
@@ -95,7 +95,7 @@ struct zk_text jute_text(struct jute *in)
     return at ? (struct zk_text){ at, len } : (struct zk_text){ "", 0 };
 }
 
-size_t jute_count(struct jute *in, size_t least)
+size_t hf__zk_jute_count(struct jute *in, size_t least)
 {
     size_t count = length(in);
 
@@ -119,12 +119,12 @@ static char *room(struct jute_out *out, size_t size)
     return at;
 }
 
-char *jute_open(struct jute_out *out)
+char *hf__zk_jute_open(struct jute_out *out)
 {
     return room(out, sizeof(int32_t));
 }
 
-void jute_close(struct jute_out *out, char *frame)
+void hf__zk_jute_close(struct jute_out *out, char *frame)
 {
     if (out->full)
         return;
@@ -132,14 +132,14 @@ void jute_close(struct jute_out *out, char *frame)
     memcpy(frame, &bits, sizeof bits);
 }
 
-void jute_put_bool(struct jute_out *out, bool value)
+void hf__zk_jute_put_bool(struct jute_out *out, bool value)
 {
     char *at = room(out, 1);
     if (at)
         *at = value;
 }
 
-void jute_put_int(struct jute_out *out, int32_t value)
+void hf__zk_jute_put_int(struct jute_out *out, int32_t value)
 {
     uint32_t bits = htobe32((uint32_t)value);
     char *at = room(out, sizeof bits);
@@ -147,7 +147,7 @@ void jute_put_int(struct jute_out *out, int32_t value)
         memcpy(at, &bits, sizeof bits);
 }
 
-void jute_put_long(struct jute_out *out, int64_t value)
+void hf__zk_jute_put_long(struct jute_out *out, int64_t value)
 {
     uint64_t bits = htobe64((uint64_t)value);
     char *at = room(out, sizeof bits);
@@ -162,19 +162,19 @@ static void put_bytes(struct jute_out *out, const void *bytes, size_t len)
         memcpy(at, bytes, len);
 }
 
-void jute_put_joined(struct jute_out *out, const char *head, size_t head_len,
-                     const char *tail, size_t tail_len)
+void hf__zk_jute_put_joined(struct jute_out *out, const char *head, size_t head_len,
+                            const char *tail, size_t tail_len)
 {
     if (head_len > INT32_MAX || tail_len > INT32_MAX - head_len) {
         out->full = true;
         return;
     }
-    jute_put_int(out, (int32_t)(head_len + tail_len));
+    hf__zk_jute_put_int(out, (int32_t)(head_len + tail_len));
     put_bytes(out, head, head_len);
     put_bytes(out, tail, tail_len);
 }
 
-void jute_put_text(struct jute_out *out, const void *text, size_t len)
+void hf__zk_jute_put_text(struct jute_out *out, const void *text, size_t len)
 {
-    jute_put_joined(out, text, len, "", 0);
+    hf__zk_jute_put_joined(out, text, len, "", 0);
 }

@@ -27,16 +27,16 @@ struct jute {
 enum jute_state { JUTE_MORE = 0, JUTE_WHOLE, JUTE_BAD };
 
 /* The frame at the beginning of `data`: its record and, in `ret_used`, its size. */
-enum jute_state jute_frame(const char *data, size_t size, struct jute *ret_record,
-                           size_t *ret_used);
+enum jute_state hf__zk_jute_frame(const char *data, size_t size,
+                                  struct jute *ret_record, size_t *ret_used);
 
-bool jute_bool(struct jute *in);
-int32_t jute_int(struct jute *in);
-int64_t jute_long(struct jute *in);
-struct zk_text jute_text(struct jute *in); /* also of buffers; absent is empty */
+bool hf__zk_jute_bool(struct jute *in);
+int32_t hf__zk_jute_int(struct jute *in);
+int64_t hf__zk_jute_long(struct jute *in);
+struct zk_text hf__zk_jute_text(struct jute *in); /* also of buffers; absent is empty */
 /* The length of a vector whose elements have at least `least` bytes each: never more
  * than can be there. */
-size_t jute_count(struct jute *in, size_t least);
+size_t hf__zk_jute_count(struct jute *in, size_t least);
 
 /* ---- Writing --------------------------------------------------------------------- */
 
@@ -46,16 +46,16 @@ struct jute_out {
     bool full;
 };
 
-/* Begins a frame at `out->at`; jute_close() writes its length there. */
-char *jute_open(struct jute_out *out);
-void jute_close(struct jute_out *out, char *frame);
+/* Begins a frame at `out->at`; hf__zk_jute_close() writes its length there. */
+char *hf__zk_jute_open(struct jute_out *out);
+void hf__zk_jute_close(struct jute_out *out, char *frame);
 
-void jute_put_bool(struct jute_out *out, bool value);
-void jute_put_int(struct jute_out *out, int32_t value);
-void jute_put_long(struct jute_out *out, int64_t value);
-void jute_put_text(struct jute_out *out, const void *text, size_t len);
+void hf__zk_jute_put_bool(struct jute_out *out, bool value);
+void hf__zk_jute_put_int(struct jute_out *out, int32_t value);
+void hf__zk_jute_put_long(struct jute_out *out, int64_t value);
+void hf__zk_jute_put_text(struct jute_out *out, const void *text, size_t len);
 /* One text of two parts. */
-void jute_put_joined(struct jute_out *out, const char *head, size_t head_len,
-                     const char *tail, size_t tail_len);
+void hf__zk_jute_put_joined(struct jute_out *out, const char *head, size_t head_len,
+                            const char *tail, size_t tail_len);
 
 #endif

@@ -9,7 +9,7 @@
  *
  * A session lives as long as the leader of the servers hears of us, and that one counts
  * from when it heard last. We count from a moment of which it must have heard (base_ns,
- * see zk_read.c), which is before: at the end of that time it is over for us, whatever
+ * see hf__zk_read.c), which is before: at the end of that time it is over for us, whatever
  * the servers think. An eighth of the session after the last sign of the leader we ask
  * for one, by a sync, so that the base is half a session old at most while all is well;
  * when it is older, we ask more often. When it is three quarters old the connection is
@@ -19,7 +19,7 @@
  * One timer serves all of that. It is moved only when it stands too late: a call in the
  * usual stream of calls does not touch it.
  *
- * zk_open() is the same machine, driven by hand: it pumps the stream and runs the timer
+ * hf__zk_open() is the same machine, driven by hand: it pumps the stream and runs the timer
  * itself until the client is up. Runs under the session's lock, in calls of the store
  * and in the loop's callbacks.
  */
@@ -51,7 +51,7 @@ static void arm(struct zk *zk, int64_t at_ns)
     zk->host->ops->set_timer(zk->host, &zk->timer, at_ns);
 }
 
-void zk_watch_time(struct zk *zk, int64_t now_ns)
+void hf__zk_deadline_note(struct zk *zk, int64_t now_ns)
 {
     int64_t due = now_ns + zk->settings.request_ns;
     if (zk->timer.at_ns > due)
@@ -68,7 +68,7 @@ static int64_t least(int64_t a, int64_t b)
  * gives it new time. */
 static int64_t late_at(const struct zk *zk)
 {
-    const struct zk_call *oldest = zk_ring_oldest(&zk->ring);
+    const struct zk_call *oldest = hf__zk_ring_oldest(&zk->ring);
     int64_t at = zk->base_ns + zk->session_ns / 4 * 3;
 
     if (!oldest)
@@ -97,7 +97,7 @@ static void rearm(struct zk *zk)
     else if (zk->state != ZK_STATE_CONNECTING)
         at = zk->shake_ns;
     if (zk->session_id && !zk->over)
-        at = least(at, zk_valid_until(zk));
+        at = least(at, hf__zk_valid_until(zk));
     arm(zk, at);
 }
 
@@ -140,7 +140,7 @@ static void plan(struct zk *zk, int64_t now)
     rearm(zk);
 }
 
-void zk_lost(struct zk *zk, const hf_error *why)
+void hf__zk_lost(struct zk *zk, const hf_error *why)
 {
     bool was_up = zk->state == ZK_STATE_UP;
     int64_t now = zk_now(zk);
@@ -150,17 +150,17 @@ void zk_lost(struct zk *zk, const hf_error *why)
         zk->attempts = 0;
     hang_up(zk);
     plan(zk, now);
-    zk_fail_calls(zk, &zk->why);
+    hf__zk_requests_fail(zk, &zk->why);
     if (was_up && !zk_is_quiet(zk))
         zk->user->down(zk->session, &zk->why);
 }
 
-void zk_lost_because(struct zk *zk, int code, const char *what)
+void hf__zk_lost_because(struct zk *zk, int code, const char *what)
 {
     hf_error why;
     hf__error_set(&why, code, "%s %s; the connection was closed",
                   hf__stream_peer(zk->stream), what);
-    zk_lost(zk, &why);
+    hf__zk_lost(zk, &why);
 }
 
 /* ---- The session ----------------------------------------------------------------- */
@@ -168,7 +168,7 @@ void zk_lost_because(struct zk *zk, int code, const char *what)
 /* Servers turn away a client that has seen more than they have. If all of them do,
  * since they were set back or one of them made the number up, the session ends here;
  * any of them may then be asked to close it. */
-void zk_expire(struct zk *zk)
+void hf__zk_session_expire(struct zk *zk)
 {
     bool tell = zk->told && !zk_is_quiet(zk);
 
@@ -182,7 +182,7 @@ void zk_expire(struct zk *zk)
 
 /* What the next session knows nothing of. Its first server may be one that has seen
  * less than the last one: a new session is a new beginning. */
-void zk_bury(struct zk *zk)
+void hf__zk_session_forget(struct zk *zk)
 {
     zk->session_id = 0;
     zk->over = false;
@@ -191,10 +191,10 @@ void zk_bury(struct zk *zk)
     zk->base_ns = 0;
     explicit_bzero(zk->password, sizeof zk->password);
     zk->password_len = sizeof(int64_t[2]);
-    zk_watches_clear(zk);
+    hf__zk_watches_clear(zk);
 }
 
-void zk_ready(struct zk *zk)
+void hf__zk_ready(struct zk *zk)
 {
     bool fresh = zk->fresh;
 
@@ -217,19 +217,19 @@ static void stream_opened(void *arg)
 
     zk->state = ZK_STATE_GREETING;
     zk->met = true;
-    zk->shake_ns = zk_now(zk) + zk_share_ns(zk);
+    zk->shake_ns = zk_now(zk) + hf__zk_server_share_ns(zk);
     rearm(zk);
-    zk_shake(zk);
+    hf__zk_handshake_begin(zk);
 }
 
 static void stream_readable(void *arg)
 {
-    zk_read(arg);
+    hf__zk_read(arg);
 }
 
 static void stream_broken(void *arg, const hf_error *why)
 {
-    zk_lost(arg, why);
+    hf__zk_lost(arg, why);
 }
 
 static const struct hf_stream_user stream_user = {
@@ -244,19 +244,19 @@ static void connect_next(struct zk *zk)
 
     zk->state = ZK_STATE_CONNECTING;
     rearm(zk);
-    int rc = zk_server_next(zk, &stream_user, &why);
+    int rc = hf__zk_server_next(zk, &stream_user, &why);
     if (rc == 0)
         return;
     if (rc == HF_EURL || rc == HF_EUNSUPPORTED)
         zk->hopeless = true;
-    zk_lost(zk, &why);
+    hf__zk_lost(zk, &why);
 }
 
 /* ---- The timer ------------------------------------------------------------------- */
 
 static void lost_in_silence(struct zk *zk)
 {
-    zk_lost_because(zk, HF_EUNREACHABLE, "does not answer in time");
+    hf__zk_lost_because(zk, HF_EUNREACHABLE, "does not answer in time");
 }
 
 /* After a suspend, or on a busy machine, the answer may be there without having been
@@ -277,17 +277,17 @@ static void look_after(struct zk *zk, int64_t now)
     }
     if (now >= ask_at(zk)) {
         zk->asked_ns = now;
-        zk_sync(zk, "/", NULL, NULL, 0);
+        hf__zk_sync(zk, "/", NULL, NULL, 0);
     }
 }
 
 static void look_at_session(struct zk *zk, int64_t now)
 {
-    if (!zk->session_id || zk->over || now < zk_valid_until(zk))
+    if (!zk->session_id || zk->over || now < hf__zk_valid_until(zk))
         return;
     if (zk->state == ZK_STATE_UP || zk->state == ZK_STATE_AUTH)
         lost_in_silence(zk);
-    zk_expire(zk);
+    hf__zk_session_expire(zk);
 }
 
 static void tick(void *arg)
@@ -367,11 +367,11 @@ static int zk_new(struct hf_host *host, const struct zk_settings *settings,
     zk->session = session;
     zk->timer.callback = tick;
     zk->timer.arg = zk;
-    zk_bury(zk);
+    hf__zk_session_forget(zk);
     if (texts_keep(zk) < 0 || host->ops->set_timer(host, &zk->timer, HF_NEVER) < 0)
         return hf__fail_code(why, HF_ENOMEM);
     int rc = chroot_check(zk, why);
-    return rc == 0 ? zk_servers_make(zk, why) : rc;
+    return rc == 0 ? hf__zk_servers_make(zk, why) : rc;
 }
 
 /* One turn of what the loop would do. */
@@ -408,9 +408,9 @@ static int wait_until_up(struct zk *zk, hf_error *why)
     return zk->why.code;
 }
 
-int zk_open(struct hf_host *host, const struct zk_settings *settings,
-            const struct zk_user *user, void *session, struct zk **ret_zk,
-            hf_error *why)
+int hf__zk_open(struct hf_host *host, const struct zk_settings *settings,
+                const struct zk_user *user, void *session, struct zk **ret_zk,
+                hf_error *why)
 {
     struct zk *zk = NULL;
     int rc = zk_new(host, settings, user, session, &zk, why);
@@ -420,16 +420,16 @@ int zk_open(struct hf_host *host, const struct zk_settings *settings,
     if (rc == 0)
         *ret_zk = zk;
     else
-        zk_close(zk, false);
+        hf__zk_close(zk, false);
     return rc;
 }
 
 /* ---- Close ----------------------------------------------------------------------- */
 
-void zk_mute(struct zk *zk)
+void hf__zk_mute(struct zk *zk)
 {
     zk->muted = true;
-    zk_forget_all(zk);
+    hf__zk_forget_all(zk);
 }
 
 /* Once per connection. What was asked before is carried out before. */
@@ -439,7 +439,7 @@ static void say_end(struct zk *zk)
         return;
     zk->ending = zk_letter_bare(zk, ZK_OPCODE_CLOSE) == 0;
     if (zk->ending)
-        zk_flush_now(zk);
+        hf__zk_flush_now(zk);
 }
 
 /* A session is there, or about to be, and so is a server to end it. One that is greeted
@@ -458,7 +458,7 @@ static bool is_hopeful(const struct zk *zk)
 
 /* Without reading on until the server hangs up its last events would lie unread in the
  * socket, and closing that would throw away what the server has not read yet. */
-void zk_settle(struct zk *zk, int64_t deadline_ns)
+void hf__zk_close_wait(struct zk *zk, int64_t deadline_ns)
 {
     zk->parting = true;
     say_end(zk);
@@ -468,16 +468,16 @@ void zk_settle(struct zk *zk, int64_t deadline_ns)
     }
 }
 
-void zk_close(struct zk *zk, bool forked)
+void hf__zk_close(struct zk *zk, bool forked)
 {
     if (!zk)
         return;
     if (!forked)
         say_end(zk);
     zk->host->ops->stop_timer(zk->host, &zk->timer);
-    zk_servers_done(zk, forked);
-    zk_watches_done(zk);
-    zk_lists_done(&zk->lists);
+    hf__zk_servers_done(zk, forked);
+    hf__zk_watches_done(zk);
+    hf__zk_lists_done(&zk->lists);
     hf__free(zk->ring.calls);
     if (zk->texts)
         explicit_bzero(zk->texts, zk->texts_size);
@@ -488,22 +488,22 @@ void zk_close(struct zk *zk, bool forked)
 
 /* ---- Looking --------------------------------------------------------------------- */
 
-bool zk_is_up(const struct zk *zk)
+bool hf__zk_is_up(const struct zk *zk)
 {
     return zk->state == ZK_STATE_UP;
 }
 
-int64_t zk_session_id(const struct zk *zk)
+int64_t hf__zk_session_id(const struct zk *zk)
 {
     return zk->over ? 0 : zk->session_id;
 }
 
-int64_t zk_session_ns(const struct zk *zk)
+int64_t hf__zk_session_ns(const struct zk *zk)
 {
     return zk->session_ns;
 }
 
-int64_t zk_valid_until(const struct zk *zk)
+int64_t hf__zk_valid_until(const struct zk *zk)
 {
     return zk->session_id && !zk->over ? zk->base_ns + zk->session_ns : 0;
 }

@@ -9,7 +9,7 @@
  * of the server's), or with NULL and an error that says whether the server may have
  * done it (HF_EUNCERTAIN) or cannot have (HF_EUNREACHABLE, HF_ENOMEM: never sent).
  * Nothing is sent again behind the caller's back. Replies come in the order of the
- * calls. Never blocks, but in zk_open() and zk_settle().
+ * calls. Never blocks, but in hf__zk_open() and hf__zk_close_wait().
  *
  * Paths given and got are absolute and below the chroot, which is added and taken off
  * here.
@@ -91,14 +91,14 @@ struct zk_settings {
     const char *hosts;  /* "h1:2181,h2,[::1]:2183", or one address such as "::1" */
     const char *chroot; /* "" or "/some/path"; need not exist */
     /* All but the host. The port is for hosts without one, 2181 if it is 0; the time
-     * to connect is shared by all hosts, and is all that zk_open() has. */
+     * to connect is shared by all hosts, and is all that hf__zk_open() has. */
     struct hf_stream_settings stream;
     const char
         *auth; /* "user:password" of digest auth, "" for none; wiped at the end */
-    int64_t session_ns; /* asked for; zk_session_ns() says what was granted */
+    int64_t session_ns; /* asked for; hf__zk_session_ns() says what was granted */
     int64_t request_ns; /* no reply for so long: the connection is given up */
-    bool keep_folders;  /* zk_make() makes persistent nodes, not containers */
-    bool creator_only;  /* nodes are open to `auth` alone, not to everyone */
+    bool keep_folders; /* hf__zk_make_folder() makes persistent nodes, not containers */
+    bool creator_only; /* nodes are open to `auth` alone, not to everyone */
 };
 
 struct zk_user {
@@ -118,57 +118,57 @@ struct zk_user {
 /* Tries all hosts, blocking, until a session is there or the time to connect is over.
  * With 0 it is up, fresh, and `up` is not told. HF_EUNREACHABLE, HF_EREFUSED (auth),
  * HF_EURL, HF_ENOMEM. */
-int zk_open(struct hf_host *host, const struct zk_settings *settings,
-            const struct zk_user *user, void *session, struct zk **ret_zk,
-            hf_error *why);
+int hf__zk_open(struct hf_host *host, const struct zk_settings *settings,
+                const struct zk_user *user, void *session, struct zk **ret_zk,
+                hf_error *why);
 
 /* Ends the session if it can be told at once, never waits. */
-void zk_close(struct zk *zk, bool forked);
+void hf__zk_close(struct zk *zk, bool forked);
 
-/* Before zk_close(): from here on nothing is told. zk_settle() then blocks until all
+/* Before hf__zk_close(): from here on nothing is told. hf__zk_close_wait() then blocks until all
  * that was asked, and the end of the session, has been answered, or `deadline_ns`; also
  * of a session that is about to come back. Not if no server has been there for a
  * while. */
-void zk_mute(struct zk *zk);
-void zk_settle(struct zk *zk, int64_t deadline_ns);
+void hf__zk_mute(struct zk *zk);
+void hf__zk_close_wait(struct zk *zk, int64_t deadline_ns);
 
-bool zk_is_up(const struct zk *zk);
-int64_t zk_session_id(const struct zk *zk);
-int64_t zk_session_ns(const struct zk *zk); /* as granted */
+bool hf__zk_is_up(const struct zk *zk);
+int64_t hf__zk_session_id(const struct zk *zk);
+int64_t hf__zk_session_ns(const struct zk *zk); /* as granted */
 /* The session lives, by what we know, until this moment of host->now(): its time counts
  * from before the leader of the servers heard of it. While all is well, half of that
  * lies ahead, or more. */
-int64_t zk_valid_until(const struct zk *zk);
+int64_t hf__zk_valid_until(const struct zk *zk);
 
-/* Each sends at once, but for calls made inside of an answer or between zk_gather() and
- * zk_flush(), which nest: these go out together, in one flight. `done` NULL: nobody
+/* Each sends at once, but for calls made inside of an answer or between hf__zk_gather() and
+ * hf__zk_flush(), which nest: these go out together, in one flight. `done` NULL: nobody
  * wants to know. A request beyond a server's usual limit of 1 MiB is answered with
  * HF_EINVAL and not sent. */
-void zk_gather(struct zk *zk);
-void zk_flush(struct zk *zk);
+void hf__zk_gather(struct zk *zk);
+void hf__zk_flush(struct zk *zk);
 
-void zk_create(struct zk *zk, const char *path, const void *data, size_t len,
-               enum zk_mode mode, zk_done *done, void *subject, uint64_t word);
-void zk_delete(struct zk *zk, const char *path, int32_t version, zk_done *done,
-               void *subject, uint64_t word);
-void zk_exists(struct zk *zk, const char *path, bool watch, zk_done *done,
-               void *subject, uint64_t word);
-void zk_get(struct zk *zk, const char *path, bool watch, zk_done *done, void *subject,
-            uint64_t word);
-void zk_children(struct zk *zk, const char *path, bool watch, zk_done *done,
-                 void *subject, uint64_t word);
-void zk_set(struct zk *zk, const char *path, const void *data, size_t len,
-            int32_t version, zk_done *done, void *subject, uint64_t word);
-void zk_sync(struct zk *zk, const char *path, zk_done *done, void *subject,
-             uint64_t word);
+void hf__zk_create(struct zk *zk, const char *path, const void *data, size_t len,
+                   enum zk_mode mode, zk_done *done, void *subject, uint64_t word);
+void hf__zk_delete(struct zk *zk, const char *path, int32_t version, zk_done *done,
+                   void *subject, uint64_t word);
+void hf__zk_exists(struct zk *zk, const char *path, bool watch, zk_done *done,
+                   void *subject, uint64_t word);
+void hf__zk_get(struct zk *zk, const char *path, bool watch, zk_done *done,
+                void *subject, uint64_t word);
+void hf__zk_children(struct zk *zk, const char *path, bool watch, zk_done *done,
+                     void *subject, uint64_t word);
+void hf__zk_set(struct zk *zk, const char *path, const void *data, size_t len,
+                int32_t version, zk_done *done, void *subject, uint64_t word);
+void hf__zk_sync(struct zk *zk, const char *path, zk_done *done, void *subject,
+                 uint64_t word);
 /* What the ensemble says of its servers, wherever the chroot is; no data: it is one. */
-void zk_get_config(struct zk *zk, zk_done *done, void *subject, uint64_t word);
-void zk_ping(struct zk *zk, zk_done *done, void *subject, uint64_t word);
+void hf__zk_get_config(struct zk *zk, zk_done *done, void *subject, uint64_t word);
+void hf__zk_ping(struct zk *zk, zk_done *done, void *subject, uint64_t word);
 
 /* The folder `path` and all that is missing above it, parts of the chroot included,
  * in one flight. The answer is that of the last one: ZK_OK or ZK_NODEEXISTS. */
-void zk_make(struct zk *zk, const char *path, zk_done *done, void *subject,
-             uint64_t word);
+void hf__zk_make_folder(struct zk *zk, const char *path, zk_done *done, void *subject,
+                        uint64_t word);
 
 struct zk_op {
     enum { ZK_OP_CREATE = 1, ZK_OP_DELETE, ZK_OP_SET, ZK_OP_CHECK } what;
@@ -178,16 +178,16 @@ struct zk_op {
     enum zk_mode mode;
     int32_t version;
 };
-void zk_multi(struct zk *zk, const struct zk_op *ops, size_t count, zk_done *done,
-              void *subject, uint64_t word);
+void hf__zk_multi(struct zk *zk, const struct zk_op *ops, size_t count, zk_done *done,
+                  void *subject, uint64_t word);
 
 /* Takes our watch of that path off the server's hands. Counted: a call with `watch`
  * that was answered without one (ZK_NONODE but for exists), or whose event has come,
  * needs none; else as many of these as of those. No answer. */
-void zk_unwatch(struct zk *zk, const char *path);
+void hf__zk_unwatch(struct zk *zk, const char *path);
 
 /* No answer to calls with this subject may come any more. */
-void zk_forget(struct zk *zk, const void *subject);
+void hf__zk_forget(struct zk *zk, const void *subject);
 
 /* Four-letter words are not part of this: they need a connection of their own. */
 

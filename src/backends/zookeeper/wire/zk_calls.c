@@ -46,7 +46,8 @@ static size_t path_size(const struct zk *zk, const char *path)
 
 static void put_path(const struct zk *zk, struct jute_out *out, const char *path)
 {
-    jute_put_joined(out, zk->settings.chroot, zk->chroot_len, path, tail_of(zk, path));
+    hf__zk_jute_put_joined(out, zk->settings.chroot, zk->chroot_len, path,
+                           tail_of(zk, path));
 }
 
 /* ---- Beginning and end ----------------------------------------------------------- */
@@ -62,7 +63,7 @@ static void refuse(struct zk *zk, const struct zk_call *call, int code)
                       JUTE_REQUEST_MAX);
     else
         hf__fail_code(&why, code);
-    zk_answer(zk, call, NULL, &why);
+    hf__zk_request_answer(zk, call, NULL, &why);
 }
 
 /* False: it was answered. */
@@ -90,7 +91,7 @@ static bool begin(struct zk *zk, struct zk_letter *letter, enum zk_opcode opcode
 static void end(struct zk *zk, struct zk_letter *letter)
 {
     zk_letter_end(zk, letter);
-    zk_flush_soon(zk);
+    hf__zk_flush_soon(zk);
 }
 
 /* ---- Creating -------------------------------------------------------------------- */
@@ -100,22 +101,22 @@ static void put_acl(const struct zk *zk, struct jute_out *out)
     bool own = zk->settings.creator_only;
     const char *scheme = own ? "auth" : "world", *id = own ? "" : "anyone";
 
-    jute_put_int(out, 1);
-    jute_put_int(out, ALL_PERMISSIONS);
-    jute_put_text(out, scheme, strlen(scheme));
-    jute_put_text(out, id, strlen(id));
+    hf__zk_jute_put_int(out, 1);
+    hf__zk_jute_put_int(out, ALL_PERMISSIONS);
+    hf__zk_jute_put_text(out, scheme, strlen(scheme));
+    hf__zk_jute_put_text(out, id, strlen(id));
 }
 
 static void put_node(const struct zk *zk, struct jute_out *out, const void *data,
                      size_t len, enum zk_mode mode)
 {
-    jute_put_text(out, data, len);
+    hf__zk_jute_put_text(out, data, len);
     put_acl(zk, out);
-    jute_put_int(out, mode);
+    hf__zk_jute_put_int(out, mode);
 }
 
-void zk_create(struct zk *zk, const char *path, const void *data, size_t len,
-               enum zk_mode mode, zk_done *done, void *subject, uint64_t word)
+void hf__zk_create(struct zk *zk, const char *path, const void *data, size_t len,
+                   enum zk_mode mode, zk_done *done, void *subject, uint64_t word)
 {
     struct zk_letter letter;
     size_t size = path_size(zk, path) + LEN_SIZE + len + ACL_SIZE + LEN_SIZE;
@@ -141,33 +142,33 @@ static bool make_one(struct zk *zk, const char *path, size_t len,
 
     if (!begin(zk, &letter, opcode, size, asker))
         return false;
-    jute_put_joined(&letter.out, zk->settings.chroot, head, path, len - head);
+    hf__zk_jute_put_joined(&letter.out, zk->settings.chroot, head, path, len - head);
     put_node(zk, &letter.out, "", 0, keep ? ZK_PERSISTENT : ZK_CONTAINER);
     zk_letter_end(zk, &letter);
     return true;
 }
 
-void zk_make(struct zk *zk, const char *path, zk_done *done, void *subject,
-             uint64_t word)
+void hf__zk_make_folder(struct zk *zk, const char *path, zk_done *done, void *subject,
+                        uint64_t word)
 {
     const char *chroot = zk->settings.chroot;
     size_t len = zk->chroot_len + tail_of(zk, path);
     bool fine = true;
 
-    zk_gather(zk);
+    hf__zk_gather(zk);
     for (size_t i = 1; i < len && fine; i++) {
         char c = i < zk->chroot_len ? chroot[i] : path[i - zk->chroot_len];
         if (c == '/')
             fine = make_one(zk, path, i, &(struct asker){ NULL, NULL, 0 });
     }
     make_one(zk, path, len, &(struct asker){ done, subject, word });
-    zk_flush(zk);
+    hf__zk_flush(zk);
 }
 
 /* ---- Changing -------------------------------------------------------------------- */
 
-void zk_delete(struct zk *zk, const char *path, int32_t version, zk_done *done,
-               void *subject, uint64_t word)
+void hf__zk_delete(struct zk *zk, const char *path, int32_t version, zk_done *done,
+                   void *subject, uint64_t word)
 {
     struct zk_letter letter;
 
@@ -175,12 +176,12 @@ void zk_delete(struct zk *zk, const char *path, int32_t version, zk_done *done,
                &(struct asker){ done, subject, word }))
         return;
     put_path(zk, &letter.out, path);
-    jute_put_int(&letter.out, version);
+    hf__zk_jute_put_int(&letter.out, version);
     end(zk, &letter);
 }
 
-void zk_set(struct zk *zk, const char *path, const void *data, size_t len,
-            int32_t version, zk_done *done, void *subject, uint64_t word)
+void hf__zk_set(struct zk *zk, const char *path, const void *data, size_t len,
+                int32_t version, zk_done *done, void *subject, uint64_t word)
 {
     struct zk_letter letter;
     size_t size = path_size(zk, path) + LEN_SIZE + len + LEN_SIZE;
@@ -189,8 +190,8 @@ void zk_set(struct zk *zk, const char *path, const void *data, size_t len,
                &(struct asker){ done, subject, word }))
         return;
     put_path(zk, &letter.out, path);
-    jute_put_text(&letter.out, data, len);
-    jute_put_int(&letter.out, version);
+    hf__zk_jute_put_text(&letter.out, data, len);
+    hf__zk_jute_put_int(&letter.out, version);
     end(zk, &letter);
 }
 
@@ -202,9 +203,9 @@ static size_t op_size(const struct zk *zk, const struct zk_op *op)
 
 static void put_op_header(struct jute_out *out, int32_t opcode, bool done)
 {
-    jute_put_int(out, opcode);
-    jute_put_bool(out, done);
-    jute_put_int(out, -1);
+    hf__zk_jute_put_int(out, opcode);
+    hf__zk_jute_put_bool(out, done);
+    hf__zk_jute_put_int(out, -1);
 }
 
 static void put_op(const struct zk *zk, struct jute_out *out, const struct zk_op *op)
@@ -220,13 +221,13 @@ static void put_op(const struct zk *zk, struct jute_out *out, const struct zk_op
     if (op->what == ZK_OP_CREATE)
         put_node(zk, out, op->data, op->len, op->mode);
     if (op->what == ZK_OP_SET)
-        jute_put_text(out, op->data, op->len);
+        hf__zk_jute_put_text(out, op->data, op->len);
     if (op->what != ZK_OP_CREATE)
-        jute_put_int(out, op->version);
+        hf__zk_jute_put_int(out, op->version);
 }
 
-void zk_multi(struct zk *zk, const struct zk_op *ops, size_t count, zk_done *done,
-              void *subject, uint64_t word)
+void hf__zk_multi(struct zk *zk, const struct zk_op *ops, size_t count, zk_done *done,
+                  void *subject, uint64_t word)
 {
     struct zk_letter letter;
     size_t size = MULTI_SIZE;
@@ -251,7 +252,7 @@ static void look(struct zk *zk, enum zk_opcode opcode, const char *path, bool wa
     struct zk_letter letter;
     struct zk_watch *kept = NULL;
 
-    if (watch && zk->state == ZK_STATE_UP && !(kept = zk_watch_get(zk, path))) {
+    if (watch && zk->state == ZK_STATE_UP && !(kept = hf__zk_watch_ref(zk, path))) {
         refuse(zk,
                &(struct zk_call){ .done = asker->done,
                                   .subject = asker->subject,
@@ -261,49 +262,49 @@ static void look(struct zk *zk, enum zk_opcode opcode, const char *path, bool wa
         return;
     }
     if (!begin(zk, &letter, opcode, path_size(zk, path) + 1, asker)) {
-        zk_watch_let(zk, kept);
+        hf__zk_watch_unref(zk, kept);
         return;
     }
     put_path(zk, &letter.out, path);
-    jute_put_bool(&letter.out, watch);
+    hf__zk_jute_put_bool(&letter.out, watch);
     letter.call.watch = kept;
     if (kept)
-        zk_watch_ask(kept);
+        hf__zk_watch_asked(kept);
     end(zk, &letter);
 }
 
-void zk_exists(struct zk *zk, const char *path, bool watch, zk_done *done,
-               void *subject, uint64_t word)
+void hf__zk_exists(struct zk *zk, const char *path, bool watch, zk_done *done,
+                   void *subject, uint64_t word)
 {
     look(zk, ZK_OPCODE_EXISTS, path, watch, &(struct asker){ done, subject, word });
 }
 
-void zk_get(struct zk *zk, const char *path, bool watch, zk_done *done, void *subject,
-            uint64_t word)
+void hf__zk_get(struct zk *zk, const char *path, bool watch, zk_done *done,
+                void *subject, uint64_t word)
 {
     look(zk, ZK_OPCODE_GET, path, watch, &(struct asker){ done, subject, word });
 }
 
-void zk_children(struct zk *zk, const char *path, bool watch, zk_done *done,
-                 void *subject, uint64_t word)
+void hf__zk_children(struct zk *zk, const char *path, bool watch, zk_done *done,
+                     void *subject, uint64_t word)
 {
     look(zk, ZK_OPCODE_CHILDREN2, path, watch, &(struct asker){ done, subject, word });
 }
 
-void zk_get_config(struct zk *zk, zk_done *done, void *subject, uint64_t word)
+void hf__zk_get_config(struct zk *zk, zk_done *done, void *subject, uint64_t word)
 {
     struct zk_letter letter;
 
     if (!begin(zk, &letter, ZK_OPCODE_GET, LEN_SIZE + sizeof CONFIG,
                &(struct asker){ done, subject, word }))
         return;
-    jute_put_text(&letter.out, CONFIG, sizeof CONFIG - 1);
-    jute_put_bool(&letter.out, false);
+    hf__zk_jute_put_text(&letter.out, CONFIG, sizeof CONFIG - 1);
+    hf__zk_jute_put_bool(&letter.out, false);
     end(zk, &letter);
 }
 
-void zk_sync(struct zk *zk, const char *path, zk_done *done, void *subject,
-             uint64_t word)
+void hf__zk_sync(struct zk *zk, const char *path, zk_done *done, void *subject,
+                 uint64_t word)
 {
     struct zk_letter letter;
 
@@ -314,7 +315,7 @@ void zk_sync(struct zk *zk, const char *path, zk_done *done, void *subject,
     end(zk, &letter);
 }
 
-void zk_ping(struct zk *zk, zk_done *done, void *subject, uint64_t word)
+void hf__zk_ping(struct zk *zk, zk_done *done, void *subject, uint64_t word)
 {
     struct zk_letter letter;
 
@@ -322,22 +323,22 @@ void zk_ping(struct zk *zk, zk_done *done, void *subject, uint64_t word)
         end(zk, &letter);
 }
 
-void zk_unwatch(struct zk *zk, const char *path)
+void hf__zk_unwatch(struct zk *zk, const char *path)
 {
-    struct zk_watch *watch = zk_watch_find(zk, path);
+    struct zk_watch *watch = hf__zk_watch_find(zk, path);
     struct zk_letter letter;
 
-    if (!watch || !zk_watch_release(watch))
+    if (!watch || !hf__zk_watch_unwant(watch))
         return;
     watch->pending++;
     if (!begin(zk, &letter, ZK_OPCODE_UNWATCH, path_size(zk, path) + LEN_SIZE,
                &(struct asker){ NULL, NULL, 0 })) {
         watch->set = 0; /* so that it is not set again */
-        zk_watch_let(zk, watch);
+        hf__zk_watch_unref(zk, watch);
         return;
     }
     put_path(zk, &letter.out, path);
-    jute_put_int(&letter.out, ANY_WATCH);
+    hf__zk_jute_put_int(&letter.out, ANY_WATCH);
     letter.call.watch = watch;
     end(zk, &letter);
 }

@@ -6,7 +6,7 @@
  * first time and kept (a stream cannot be freed inside of its callbacks, and TLS need
  * not read its certificates again).
  *
- * What is wrong with the list is found in zk_open(). Called under the session's lock.
+ * What is wrong with the list is found in hf__zk_open(). Called under the session's lock.
  */
 #include "../../../base/clock.h"
 #include "../../../base/error.h"
@@ -65,7 +65,7 @@ static void shuffle(struct zk *zk)
     }
 }
 
-int zk_servers_make(struct zk *zk, hf_error *why)
+int hf__zk_servers_make(struct zk *zk, hf_error *why)
 {
     uint16_t port = zk->settings.stream.port ? zk->settings.stream.port : DEFAULT_PORT;
     char *text = zk->hosts;
@@ -89,7 +89,7 @@ int zk_servers_make(struct zk *zk, hf_error *why)
 
 /* ---- Their streams --------------------------------------------------------------- */
 
-int64_t zk_share_ns(const struct zk *zk)
+int64_t hf__zk_server_share_ns(const struct zk *zk)
 {
     int64_t all = zk->settings.stream.connect_ns;
     int64_t share = all / (int64_t)zk->server_count;
@@ -97,7 +97,7 @@ int64_t zk_share_ns(const struct zk *zk)
     return share < SHARE_LEAST_NS ? SHARE_LEAST_NS : share;
 }
 
-int zk_server_next(struct zk *zk, const struct hf_stream_user *user, hf_error *why)
+int hf__zk_server_next(struct zk *zk, const struct hf_stream_user *user, hf_error *why)
 {
     zk->server_at = (zk->server_at + 1) % zk->server_count;
     zk->round++;
@@ -107,7 +107,7 @@ int zk_server_next(struct zk *zk, const struct hf_stream_user *user, hf_error *w
 
     settings.host = server->name;
     settings.port = server->port;
-    settings.connect_ns = zk_share_ns(zk);
+    settings.connect_ns = hf__zk_server_share_ns(zk);
     if (!server->stream)
         rc = hf__stream_new(zk->host, &settings, user, zk, &server->stream, why);
     if (rc == 0) {
@@ -117,7 +117,7 @@ int zk_server_next(struct zk *zk, const struct hf_stream_user *user, hf_error *w
     return rc;
 }
 
-void zk_servers_done(struct zk *zk, bool forked)
+void hf__zk_servers_done(struct zk *zk, bool forked)
 {
     for (size_t i = 0; i < zk->server_count; i++)
         hf__stream_done(zk->servers[i].stream, forked);

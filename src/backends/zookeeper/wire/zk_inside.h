@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What the files of the client share. zk.c leads: it opens, keeps the time, loses and
- * begins anew. zk_hosts.c is the list of servers, zk_shake.c what is said first on a
- * connection, zk_calls.c the requests, zk_ring.c those under way, zk_read.c the replies
+ * begins anew. zk_hosts.c is the list of servers, hf__zk_handshake_begin.c what is said first on a
+ * connection, zk_calls.c the requests, zk_ring.c those under way, hf__zk_read.c the replies
  * and events, zk_watches.c the watches that the server keeps for us, zk_records.c and
  * jute.c what the bytes mean.
  *
  *     WAITING --timer--> CONNECTING --opened--> GREETING --> AUTH --> UP
  *        ^                                         |--> BURYING (a session that is
  *        |_________________________________________|      over for us, not for them)
- *                                         zk_lost()
+ *                                         hf__zk_lost()
  *
  * A session has an id from the greeting on until it is over: by the server's word, or
  * because the time granted has passed (`over`; the id is kept to end it properly).
@@ -108,10 +108,10 @@ struct zk {
 
     enum zk_state state;
     uint32_t connection;    /* how often one was lost: tells whether a callback did */
-    bool opening, hopeless; /* inside of zk_open(), and waiting will not help */
+    bool opening, hopeless; /* inside of hf__zk_open(), and waiting will not help */
     bool muted;
     bool ending;  /* the server has been told, on this connection */
-    bool parting; /* zk_settle() was called: no session after this one */
+    bool parting; /* hf__zk_close_wait() was called: no session after this one */
     hf_error why; /* the last reason to be down */
 
     struct hf_timer timer;
@@ -132,8 +132,9 @@ struct zk {
 
     int32_t xid;
     struct zk_ring ring;
-    int64_t moved_ns;   /* a reply came, and others were still to come */
-    unsigned gathering; /* inside of a read, or between zk_gather() and zk_flush() */
+    int64_t moved_ns; /* a reply came, and others were still to come */
+    unsigned
+        gathering; /* inside of a read, or between hf__zk_gather() and hf__zk_flush() */
     struct zk_lists lists;
     struct zk_watches watches;
     struct hf_random random;
@@ -154,44 +155,44 @@ static inline bool zk_is_quiet(const struct zk *zk)
 
 /* The connection is no good: closes it, answers what was under way, tries the next
  * server now or, after all of them, later. */
-void zk_lost(struct zk *zk, const hf_error *why);
-void zk_lost_because(struct zk *zk, int code, const char *what);
-/* The session is over. zk_expire() tells the user; zk_bury() forgets the id. */
-void zk_expire(struct zk *zk);
-void zk_bury(struct zk *zk);
+void hf__zk_lost(struct zk *zk, const hf_error *why);
+void hf__zk_lost_because(struct zk *zk, int code, const char *what);
+/* The session is over. hf__zk_session_expire() tells the user; hf__zk_session_forget() forgets the id. */
+void hf__zk_session_expire(struct zk *zk);
+void hf__zk_session_forget(struct zk *zk);
 /* Up: tells the user. */
-void zk_ready(struct zk *zk);
+void hf__zk_ready(struct zk *zk);
 /* A request was written at `now_ns`: its deadline counts. */
-void zk_watch_time(struct zk *zk, int64_t now_ns);
+void hf__zk_deadline_note(struct zk *zk, int64_t now_ns);
 
 /* ---- zk_hosts.c ------------------------------------------------------------------ */
 
-int zk_servers_make(struct zk *zk, hf_error *why); /* read and shuffled */
-void zk_servers_done(struct zk *zk, bool forked);
+int hf__zk_servers_make(struct zk *zk, hf_error *why); /* read and shuffled */
+void hf__zk_servers_done(struct zk *zk, bool forked);
 /* How long one server may take to connect, and to greet. */
-int64_t zk_share_ns(const struct zk *zk);
+int64_t hf__zk_server_share_ns(const struct zk *zk);
 /* Starts to connect to the next one. 0 or a code. */
-int zk_server_next(struct zk *zk, const struct hf_stream_user *user, hf_error *why);
+int hf__zk_server_next(struct zk *zk, const struct hf_stream_user *user, hf_error *why);
 
-/* ---- zk_shake.c ------------------------------------------------------------------ */
+/* ---- hf__zk_handshake_begin.c ------------------------------------------------------------------ */
 
-void zk_shake(struct zk *zk);                        /* the connection is there */
-void zk_greeted(struct zk *zk, struct jute *in);     /* the first frame */
-void zk_authenticated(struct zk *zk, int32_t error); /* the answer to auth */
+void hf__zk_handshake_begin(struct zk *zk); /* the connection is there */
+void hf__zk_greeting_reply(struct zk *zk, struct jute *in); /* the first frame */
+void hf__zk_auth_reply(struct zk *zk, int32_t error);       /* the answer to auth */
 
 /* ---- zk_ring.c ------------------------------------------------------------------- */
 
-const struct zk_call *zk_ring_oldest(const struct zk_ring *ring); /* NULL: none */
-struct zk_call zk_ring_pop(struct zk_ring *ring);
+const struct zk_call *hf__zk_ring_oldest(const struct zk_ring *ring); /* NULL: none */
+struct zk_call hf__zk_ring_pop(struct zk_ring *ring);
 
-void zk_answer(struct zk *zk, const struct zk_call *call, const struct zk_reply *reply,
-               const hf_error *why);
+void hf__zk_request_answer(struct zk *zk, const struct zk_call *call,
+                           const struct zk_reply *reply, const hf_error *why);
 /* Answers all of them with `why`, as uncertain or never sent. */
-void zk_fail_calls(struct zk *zk, const hf_error *why);
-void zk_forget_all(struct zk *zk); /* nobody wants to know the answers */
+void hf__zk_requests_fail(struct zk *zk, const hf_error *why);
+void hf__zk_forget_all(struct zk *zk); /* nobody wants to know the answers */
 /* Sends what was written, now; or unless it is being gathered. */
-void zk_flush_now(struct zk *zk);
-void zk_flush_soon(struct zk *zk);
+void hf__zk_flush_now(struct zk *zk);
+void hf__zk_flush_soon(struct zk *zk);
 
 /* A request being written: begun with room for a body of `size` bytes, which the caller
  * puts into `out`. 0 or HF_ENOMEM: then nothing is changed. */
@@ -206,30 +207,30 @@ void zk_letter_end(struct zk *zk, struct zk_letter *letter);
 /* One without a body, for nobody. */
 int zk_letter_bare(struct zk *zk, enum zk_opcode opcode);
 
-/* ---- zk_read.c ------------------------------------------------------------------- */
+/* ---- hf__zk_read.c ------------------------------------------------------------------- */
 
-void zk_read(struct zk *zk);
+void hf__zk_read(struct zk *zk);
 
 /* ---- zk_watches.c ---------------------------------------------------------------- */
 
-/* By the path below the chroot. zk_watch_find(): NULL if it is not watched.
- * zk_watch_get(): made if there is none, and held; NULL: no memory. */
-struct zk_watch *zk_watch_find(struct zk *zk, const char *path);
-struct zk_watch *zk_watch_get(struct zk *zk, const char *path);
+/* By the path below the chroot. hf__zk_watch_find(): NULL if it is not watched.
+ * hf__zk_watch_ref(): made if there is none, and held; NULL: no memory. */
+struct zk_watch *hf__zk_watch_find(struct zk *zk, const char *path);
+struct zk_watch *hf__zk_watch_ref(struct zk *zk, const char *path);
 /* A call that sets it is under way. */
-void zk_watch_ask(struct zk_watch *watch);
+void hf__zk_watch_asked(struct zk_watch *watch);
 /* One who wanted it does not any more. True if it was the last one. */
-bool zk_watch_release(struct zk_watch *watch);
+bool hf__zk_watch_unwant(struct zk_watch *watch);
 /* The end of a call that sets it or takes it off; `reply` NULL: it got none. */
-void zk_watch_answered(struct zk *zk, const struct zk_call *call,
-                       const struct zk_reply *reply);
+void hf__zk_watch_answered(struct zk *zk, const struct zk_call *call,
+                           const struct zk_reply *reply);
 /* The end of a hold: it goes if nothing is known of it any more. NULL is fine. */
-void zk_watch_let(struct zk *zk, struct zk_watch *watch);
+void hf__zk_watch_unref(struct zk *zk, struct zk_watch *watch);
 /* An event, with the path as the server knows it. */
-void zk_watch_fired(struct zk *zk, enum zk_event_type type, struct zk_text path);
+void hf__zk_watch_fired(struct zk *zk, enum zk_event_type type, struct zk_text path);
 /* Writes the requests that set all of them again. 0 or HF_ENOMEM. */
-int zk_watches_restore(struct zk *zk);
-void zk_watches_clear(struct zk *zk); /* the session's end: the server has none */
-void zk_watches_done(struct zk *zk);
+int hf__zk_watches_restore(struct zk *zk);
+void hf__zk_watches_clear(struct zk *zk); /* the session's end: the server has none */
+void hf__zk_watches_done(struct zk *zk);
 
 #endif

@@ -31,7 +31,7 @@
 static void garbage(struct zk *zk, const char *what)
 {
     zk->met = false; /* to open, it is as good as not there */
-    zk_lost_because(zk, HF_EUNREACHABLE, what);
+    hf__zk_lost_because(zk, HF_EUNREACHABLE, what);
 }
 
 /* False: it is not below the chroot. */
@@ -57,9 +57,9 @@ static bool path_strip(const struct zk *zk, struct zk_text *path)
  * for. */
 static void take_event(struct zk *zk, struct jute *in)
 {
-    int32_t type = jute_int(in);
-    jute_int(in); /* a state of the connection, which we know ourselves */
-    struct zk_text path = jute_text(in);
+    int32_t type = hf__zk_jute_int(in);
+    hf__zk_jute_int(in); /* a state of the connection, which we know ourselves */
+    struct zk_text path = hf__zk_jute_text(in);
 
     if (in->bad) {
         garbage(zk, "sent an event that is none");
@@ -67,7 +67,7 @@ static void take_event(struct zk *zk, struct jute *in)
     }
     if (zk->state != ZK_STATE_UP || type < ZK_CREATED || type > ZK_CHILD)
         return;
-    zk_watch_fired(zk, (enum zk_event_type)type, path);
+    hf__zk_watch_fired(zk, (enum zk_event_type)type, path);
     if (path_strip(zk, &path) && !zk_is_quiet(zk))
         zk->user->event(zk->session, (enum zk_event_type)type, path.at, path.len);
 }
@@ -91,11 +91,11 @@ static int decode(struct zk *zk, const struct zk_call *call, struct jute *in,
 
     if (reply->error != ZK_OK)
         return 0;
-    int rc = zk_read_reply((enum zk_opcode)call->opcode, in, &zk->lists, reply);
+    int rc = hf__zk_reply_read((enum zk_opcode)call->opcode, in, &zk->lists, reply);
     bool create =
         call->opcode == ZK_OPCODE_CREATE2 || call->opcode == ZK_OPCODE_CONTAINER;
     if (rc == 0 && create)
-        /* Of a part of the chroot, which zk_make() makes, nobody wants to know. */
+        /* Of a part of the chroot, which hf__zk_make_folder() makes, nobody wants to know. */
         fine = path_strip(zk, &reply->path) || !call->done;
     else if (rc == 0 && call->opcode == ZK_OPCODE_MULTI)
         fine = multi_check(zk, call, reply);
@@ -162,21 +162,21 @@ static void answer(struct zk *zk, const struct zk_call *call,
                    const struct zk_reply *reply)
 {
     if (call->watch)
-        zk_watch_answered(zk, call, reply);
-    zk_answer(zk, call, reply, NULL);
+        hf__zk_watch_answered(zk, call, reply);
+    hf__zk_request_answer(zk, call, reply, NULL);
 }
 
 /* The answer to a request of the client's own. */
 static void settle(struct zk *zk, const struct zk_call *call, int32_t error)
 {
     if (call->opcode == ZK_OPCODE_AUTH) {
-        zk_authenticated(zk, error);
+        hf__zk_auth_reply(zk, error);
     } else if (call->opcode == ZK_OPCODE_CLOSE) {
-        zk_bury(zk);
+        hf__zk_session_forget(zk);
         zk->round = 0;
-        zk_lost_because(zk, HF_EUNREACHABLE, "has ended the session as asked");
+        hf__zk_lost_because(zk, HF_EUNREACHABLE, "has ended the session as asked");
     } else if (error != ZK_OK) {
-        zk_lost_because(zk, HF_EUNREACHABLE, "does not set the watches again");
+        hf__zk_lost_because(zk, HF_EUNREACHABLE, "does not set the watches again");
     }
 }
 
@@ -196,20 +196,21 @@ static bool is_end(int32_t error)
 static void take_end(struct zk *zk, int32_t error)
 {
     if (error == ZK_SESSIONMOVED) {
-        zk_lost_because(zk, HF_EUNREACHABLE, "has given the session away");
+        hf__zk_lost_because(zk, HF_EUNREACHABLE, "has given the session away");
     } else if (error == ZK_NOTREADONLY) {
-        zk_lost_because(zk, HF_EUNREACHABLE, "only reads: it is cut off from others");
+        hf__zk_lost_because(zk, HF_EUNREACHABLE,
+                            "only reads: it is cut off from others");
     } else {
-        zk_lost_because(zk, HF_EUNREACHABLE, "has ended the session");
-        zk_expire(zk);
-        zk_bury(zk);
+        hf__zk_lost_because(zk, HF_EUNREACHABLE, "has ended the session");
+        hf__zk_session_expire(zk);
+        hf__zk_session_forget(zk);
     }
 }
 
 static void take_reply(struct zk *zk, const struct zk_header *header, struct jute *in)
 {
     struct zk_reply reply = { .error = header->error, .zxid = header->zxid };
-    const struct zk_call *oldest = zk_ring_oldest(&zk->ring);
+    const struct zk_call *oldest = hf__zk_ring_oldest(&zk->ring);
 
     if (zk->ring.first == zk->ring.flushed || oldest->xid != header->xid) {
         garbage(zk, "answered what nobody asked");
@@ -217,14 +218,14 @@ static void take_reply(struct zk *zk, const struct zk_header *header, struct jut
     }
     int rc = header->zxid < 0 ? HF_EUNREACHABLE : decode(zk, oldest, in, &reply);
     if (rc == HF_ENOMEM) {
-        zk_lost_because(zk, HF_ENOMEM, "sent more than there is memory for");
+        hf__zk_lost_because(zk, HF_ENOMEM, "sent more than there is memory for");
         return;
     }
     if (rc != 0) {
         garbage(zk, "sent a reply that is none");
         return;
     }
-    struct zk_call call = zk_ring_pop(&zk->ring);
+    struct zk_call call = hf__zk_ring_pop(&zk->ring);
     bool ends = is_end(header->error);
     if (!ends)
         prove(zk, &call, header->error);
@@ -243,10 +244,10 @@ static void take_reply(struct zk *zk, const struct zk_header *header, struct jut
 static void take_frame(struct zk *zk, struct jute *in)
 {
     if (zk->state == ZK_STATE_GREETING) {
-        zk_greeted(zk, in);
+        hf__zk_greeting_reply(zk, in);
         return;
     }
-    struct zk_header header = zk_read_header(in);
+    struct zk_header header = hf__zk_header_read(in);
     if (in->bad)
         garbage(zk, "sent a reply that is none");
     else if (header.xid == ZK_XID_EVENT)
@@ -265,7 +266,7 @@ static void read_all(struct zk *zk)
     struct jute record;
 
     while (done < size) {
-        state = jute_frame(input + done, size - done, &record, &used);
+        state = hf__zk_jute_frame(input + done, size - done, &record, &used);
         if (state != JUTE_WHOLE)
             break;
         done += used;
@@ -279,16 +280,16 @@ static void read_all(struct zk *zk)
         hf__stream_consume(stream, done);
 }
 
-void zk_read(struct zk *zk)
+void hf__zk_read(struct zk *zk)
 {
     uint32_t connection = zk->connection, first = zk->ring.first;
 
     zk->gathering++;
     read_all(zk);
     zk->gathering--;
-    if (zk->ring.first != first && zk_ring_oldest(&zk->ring))
+    if (zk->ring.first != first && hf__zk_ring_oldest(&zk->ring))
         zk->moved_ns = zk_now(zk);
     if (zk->connection == connection)
-        zk_flush_soon(zk);
-    zk_lists_trim(&zk->lists);
+        hf__zk_flush_soon(zk);
+    hf__zk_lists_trim(&zk->lists);
 }

@@ -22,17 +22,17 @@ enum {
 
 /* ---- Lists ----------------------------------------------------------------------- */
 
-void zk_lists_done(struct zk_lists *lists)
+void hf__zk_lists_done(struct zk_lists *lists)
 {
     hf__free(lists->texts);
     hf__free(lists->errors);
     *lists = (struct zk_lists){ 0 };
 }
 
-void zk_lists_trim(struct zk_lists *lists)
+void hf__zk_lists_trim(struct zk_lists *lists)
 {
     if (lists->room > LISTS_KEPT)
-        zk_lists_done(lists);
+        hf__zk_lists_done(lists);
 }
 
 static bool lists_reserve(struct zk_lists *lists, size_t count)
@@ -43,38 +43,38 @@ static bool lists_reserve(struct zk_lists *lists, size_t count)
         room *= 2;
     if (room == lists->room)
         return true;
-    zk_lists_done(lists);
+    hf__zk_lists_done(lists);
     lists->texts = hf__alloc(room * sizeof *lists->texts);
     lists->errors = hf__alloc(room * sizeof *lists->errors);
     lists->room = room;
     if (lists->texts && lists->errors)
         return true;
-    zk_lists_done(lists);
+    hf__zk_lists_done(lists);
     return false;
 }
 
 /* ---- Parts ----------------------------------------------------------------------- */
 
-struct zk_header zk_read_header(struct jute *in)
+struct zk_header hf__zk_header_read(struct jute *in)
 {
     struct zk_header header;
 
-    header.xid = jute_int(in);
-    header.zxid = jute_long(in);
-    header.error = jute_int(in);
+    header.xid = hf__zk_jute_int(in);
+    header.zxid = hf__zk_jute_long(in);
+    header.error = hf__zk_jute_int(in);
     return header;
 }
 
-struct zk_greeting zk_read_greeting(struct jute *in)
+struct zk_greeting hf__zk_greeting_read(struct jute *in)
 {
     struct zk_greeting greeting = { 0 };
 
-    jute_int(in); /* the protocol's version, 0 since ever */
-    greeting.timeout_ms = jute_int(in);
-    greeting.session = jute_long(in);
-    greeting.password = jute_text(in);
+    hf__zk_jute_int(in); /* the protocol's version, 0 since ever */
+    greeting.timeout_ms = hf__zk_jute_int(in);
+    greeting.session = hf__zk_jute_long(in);
+    greeting.password = hf__zk_jute_text(in);
     if (!in->bad && in->at < in->end)
-        greeting.read_only = jute_bool(in);
+        greeting.read_only = hf__zk_jute_bool(in);
     return greeting;
 }
 
@@ -82,29 +82,29 @@ struct zk_greeting zk_read_greeting(struct jute *in)
  * as the root, have a 0 there, and they are not ephemeral. */
 static void read_stat(struct jute *in, struct zk_stat *ret)
 {
-    ret->czxid = jute_long(in);
-    ret->mzxid = jute_long(in);
-    ret->ctime = jute_long(in);
-    ret->mtime = jute_long(in);
-    ret->version = jute_int(in);
-    ret->cversion = jute_int(in);
-    ret->aversion = jute_int(in);
-    ret->ephemeral_owner = jute_long(in);
-    ret->data_length = jute_int(in);
-    ret->num_children = jute_int(in);
-    ret->pzxid = jute_long(in);
+    ret->czxid = hf__zk_jute_long(in);
+    ret->mzxid = hf__zk_jute_long(in);
+    ret->ctime = hf__zk_jute_long(in);
+    ret->mtime = hf__zk_jute_long(in);
+    ret->version = hf__zk_jute_int(in);
+    ret->cversion = hf__zk_jute_int(in);
+    ret->aversion = hf__zk_jute_int(in);
+    ret->ephemeral_owner = hf__zk_jute_long(in);
+    ret->data_length = hf__zk_jute_int(in);
+    ret->num_children = hf__zk_jute_int(in);
+    ret->pzxid = hf__zk_jute_long(in);
     if (ret->czxid < 0 || ret->mzxid < 0 || (ret->czxid == 0 && ret->ephemeral_owner))
         in->bad = true;
 }
 
 static int read_names(struct jute *in, struct zk_lists *lists, struct zk_reply *ret)
 {
-    size_t count = jute_count(in, TEXT_LEAST);
+    size_t count = hf__zk_jute_count(in, TEXT_LEAST);
 
     if (!lists_reserve(lists, count))
         return HF_ENOMEM;
     for (size_t i = 0; i < count && !in->bad; i++)
-        lists->texts[i] = jute_text(in);
+        lists->texts[i] = hf__zk_jute_text(in);
     ret->names = lists->texts;
     ret->count = count;
     return 0;
@@ -119,10 +119,10 @@ static struct zk_text read_result(struct jute *in, int32_t type, int32_t *ret_er
 
     switch (type) {
     case ZK_OPCODE_CREATE:
-        path = jute_text(in);
+        path = hf__zk_jute_text(in);
         break;
     case ZK_OPCODE_CREATE2:
-        path = jute_text(in);
+        path = hf__zk_jute_text(in);
         read_stat(in, &stat);
         break;
     case ZK_OPCODE_SET:
@@ -132,7 +132,7 @@ static struct zk_text read_result(struct jute *in, int32_t type, int32_t *ret_er
     case ZK_OPCODE_CHECK:
         break;
     case ZK_OPCODE_ERROR:
-        *ret_error = jute_int(in);
+        *ret_error = hf__zk_jute_int(in);
         break;
     default:
         in->bad = true;
@@ -152,9 +152,9 @@ static int read_results(struct jute *in, struct zk_lists *lists, struct zk_reply
     ret->errors = lists->errors;
     ret->paths = lists->texts;
     while (!in->bad) {
-        int32_t type = jute_int(in);
-        bool done = jute_bool(in);
-        int32_t error = jute_int(in);
+        int32_t type = hf__zk_jute_int(in);
+        bool done = hf__zk_jute_bool(in);
+        int32_t error = hf__zk_jute_int(in);
         if (done || in->bad)
             break;
         lists->texts[ret->count] = read_result(in, type, &error);
@@ -166,15 +166,15 @@ static int read_results(struct jute *in, struct zk_lists *lists, struct zk_reply
 
 /* ---- Replies --------------------------------------------------------------------- */
 
-int zk_read_reply(enum zk_opcode opcode, struct jute *in, struct zk_lists *lists,
-                  struct zk_reply *ret)
+int hf__zk_reply_read(enum zk_opcode opcode, struct jute *in, struct zk_lists *lists,
+                      struct zk_reply *ret)
 {
     int rc = 0;
 
     switch (opcode) {
     case ZK_OPCODE_CREATE2:
     case ZK_OPCODE_CONTAINER:
-        ret->path = jute_text(in);
+        ret->path = hf__zk_jute_text(in);
         read_stat(in, &ret->stat);
         break;
     case ZK_OPCODE_EXISTS:
@@ -182,7 +182,7 @@ int zk_read_reply(enum zk_opcode opcode, struct jute *in, struct zk_lists *lists
         read_stat(in, &ret->stat);
         break;
     case ZK_OPCODE_GET:
-        ret->data = jute_text(in);
+        ret->data = hf__zk_jute_text(in);
         read_stat(in, &ret->stat);
         break;
     case ZK_OPCODE_CHILDREN2:

@@ -49,16 +49,16 @@ struct zk_lists {
     size_t room;
 };
 
-void zk_lists_done(struct zk_lists *lists);
+void hf__zk_lists_done(struct zk_lists *lists);
 /* Gives back what a long list has taken. */
-void zk_lists_trim(struct zk_lists *lists);
+void hf__zk_lists_trim(struct zk_lists *lists);
 
-struct zk_header zk_read_header(struct jute *in);
-struct zk_greeting zk_read_greeting(struct jute *in);
+struct zk_header hf__zk_header_read(struct jute *in);
+struct zk_greeting hf__zk_greeting_read(struct jute *in);
 
 /* The rest of a reply without an error to a request of that kind. 0, HF_ENOMEM, or
  * HF_EUNREACHABLE: it is none. `ret` points into the input and the lists. */
-int zk_read_reply(enum zk_opcode opcode, struct jute *in, struct zk_lists *lists,
-                  struct zk_reply *ret);
+int hf__zk_reply_read(enum zk_opcode opcode, struct jute *in, struct zk_lists *lists,
+                      struct zk_reply *ret);
 
 #endif

@@ -40,12 +40,12 @@ static int reserve(struct zk_ring *ring)
     return 0;
 }
 
-const struct zk_call *zk_ring_oldest(const struct zk_ring *ring)
+const struct zk_call *hf__zk_ring_oldest(const struct zk_ring *ring)
 {
     return ring->first == ring->end ? NULL : call_at(ring, ring->first);
 }
 
-struct zk_call zk_ring_pop(struct zk_ring *ring)
+struct zk_call hf__zk_ring_pop(struct zk_ring *ring)
 {
     struct zk_call call = *call_at(ring, ring->first);
 
@@ -57,14 +57,14 @@ struct zk_call zk_ring_pop(struct zk_ring *ring)
 
 /* ---- Answers --------------------------------------------------------------------- */
 
-void zk_answer(struct zk *zk, const struct zk_call *call, const struct zk_reply *reply,
-               const hf_error *why)
+void hf__zk_request_answer(struct zk *zk, const struct zk_call *call,
+                           const struct zk_reply *reply, const hf_error *why)
 {
     if (call->done)
         call->done(zk->session, call->subject, call->word, reply, call->sent_ns, why);
 }
 
-void zk_fail_calls(struct zk *zk, const hf_error *why)
+void hf__zk_requests_fail(struct zk *zk, const hf_error *why)
 {
     struct zk_ring *ring = &zk->ring;
     hf_error uncertain = *why, unsent = *why;
@@ -73,21 +73,21 @@ void zk_fail_calls(struct zk *zk, const hf_error *why)
     unsent.code = HF_EUNREACHABLE;
     while (ring->first != ring->end) {
         bool sent = ring->flushed != ring->first;
-        struct zk_call call = zk_ring_pop(ring);
+        struct zk_call call = hf__zk_ring_pop(ring);
         if (call.watch)
-            zk_watch_answered(zk, &call, NULL);
-        zk_answer(zk, &call, NULL, sent ? &uncertain : &unsent);
+            hf__zk_watch_answered(zk, &call, NULL);
+        hf__zk_request_answer(zk, &call, NULL, sent ? &uncertain : &unsent);
     }
 }
 
-void zk_forget(struct zk *zk, const void *subject)
+void hf__zk_forget(struct zk *zk, const void *subject)
 {
     for (uint32_t i = zk->ring.first; i != zk->ring.end; i++)
         if (call_at(&zk->ring, i)->subject == subject)
             call_at(&zk->ring, i)->done = NULL;
 }
 
-void zk_forget_all(struct zk *zk)
+void hf__zk_forget_all(struct zk *zk)
 {
     for (uint32_t i = zk->ring.first; i != zk->ring.end; i++)
         call_at(&zk->ring, i)->done = NULL;
@@ -95,7 +95,7 @@ void zk_forget_all(struct zk *zk)
 
 /* ---- Sending --------------------------------------------------------------------- */
 
-void zk_flush_now(struct zk *zk)
+void hf__zk_flush_now(struct zk *zk)
 {
     struct zk_ring *ring = &zk->ring;
     uint32_t before = ring->flushed;
@@ -107,21 +107,21 @@ void zk_flush_now(struct zk *zk)
         ring->flushed = before; /* these were never sent, and we know it */
 }
 
-void zk_flush_soon(struct zk *zk)
+void hf__zk_flush_soon(struct zk *zk)
 {
     if (!zk->gathering)
-        zk_flush_now(zk);
+        hf__zk_flush_now(zk);
 }
 
-void zk_gather(struct zk *zk)
+void hf__zk_gather(struct zk *zk)
 {
     zk->gathering++;
 }
 
-void zk_flush(struct zk *zk)
+void hf__zk_flush(struct zk *zk)
 {
     zk->gathering--;
-    zk_flush_soon(zk);
+    hf__zk_flush_soon(zk);
 }
 
 /* Numbers of requests are positive; below are those with a meaning of their own. */
@@ -157,18 +157,18 @@ int zk_letter_begin(struct zk *zk, struct zk_letter *letter, enum zk_opcode opco
     call->xid = xid_of(zk, opcode);
     call->sent_ns = zk_now(zk);
     letter->out = (struct jute_out){ .at = at, .end = at + HEADER_SIZE + size };
-    letter->frame = jute_open(&letter->out);
-    jute_put_int(&letter->out, call->xid);
-    jute_put_int(&letter->out, opcode);
+    letter->frame = hf__zk_jute_open(&letter->out);
+    hf__zk_jute_put_int(&letter->out, call->xid);
+    hf__zk_jute_put_int(&letter->out, opcode);
     return 0;
 }
 
 void zk_letter_end(struct zk *zk, struct zk_letter *letter)
 {
-    jute_close(&letter->out, letter->frame);
+    hf__zk_jute_close(&letter->out, letter->frame);
     hf__stream_wrote(zk->stream, (size_t)(letter->out.at - letter->frame));
     *call_at(&zk->ring, zk->ring.end++) = letter->call;
-    zk_watch_time(zk, letter->call.sent_ns);
+    hf__zk_deadline_note(zk, letter->call.sent_ns);
 }
 
 int zk_letter_bare(struct zk *zk, enum zk_opcode opcode)

@@ -10,7 +10,7 @@
  * the servers, is ended properly before a new one begins: its nodes would stand in the
  * way of others, and of ourselves.
  *
- * Called by zk.c and zk_read.c, under the session's lock.
+ * Called by zk.c and hf__zk_read.c, under the session's lock.
  */
 #include "../../../base/clock.h"
 #include "../../../base/error.h"
@@ -31,23 +31,23 @@ static int32_t wanted_ms(const struct zk *zk)
     return ms > INT32_MAX ? INT32_MAX : (int32_t)ms;
 }
 
-void zk_shake(struct zk *zk)
+void hf__zk_handshake_begin(struct zk *zk)
 {
     char *at = hf__stream_room(zk->stream, GREETING_SIZE);
     struct jute_out out = { .at = at, .end = at ? at + GREETING_SIZE : NULL };
 
     if (!at) {
-        zk_lost_because(zk, HF_ENOMEM, "cannot be greeted: out of memory");
+        hf__zk_lost_because(zk, HF_ENOMEM, "cannot be greeted: out of memory");
         return;
     }
-    char *frame = jute_open(&out);
-    jute_put_int(&out, 0); /* the protocol's version */
-    jute_put_long(&out, zk->last_zxid);
-    jute_put_int(&out, wanted_ms(zk));
-    jute_put_long(&out, zk->session_id);
-    jute_put_text(&out, zk->password, zk->password_len);
-    jute_put_bool(&out, false); /* a server that only reads will not do */
-    jute_close(&out, frame);
+    char *frame = hf__zk_jute_open(&out);
+    hf__zk_jute_put_int(&out, 0); /* the protocol's version */
+    hf__zk_jute_put_long(&out, zk->last_zxid);
+    hf__zk_jute_put_int(&out, wanted_ms(zk));
+    hf__zk_jute_put_long(&out, zk->session_id);
+    hf__zk_jute_put_text(&out, zk->password, zk->password_len);
+    hf__zk_jute_put_bool(&out, false); /* a server that only reads will not do */
+    hf__zk_jute_close(&out, frame);
     hf__stream_wrote(zk->stream, (size_t)(out.at - frame));
     zk->asked_ns = zk_now(zk);
     hf__stream_flush(zk->stream);
@@ -61,19 +61,20 @@ static int put_auth(struct zk *zk)
                              4 + 4 + sizeof AUTH_SCHEME + 4 + len);
     if (rc != 0)
         return rc;
-    jute_put_int(&letter.out, 0);
-    jute_put_text(&letter.out, AUTH_SCHEME, sizeof AUTH_SCHEME - 1);
-    jute_put_text(&letter.out, zk->settings.auth, len);
+    hf__zk_jute_put_int(&letter.out, 0);
+    hf__zk_jute_put_text(&letter.out, AUTH_SCHEME, sizeof AUTH_SCHEME - 1);
+    hf__zk_jute_put_text(&letter.out, zk->settings.auth, len);
     zk_letter_end(zk, &letter);
     return 0;
 }
 
 static void come_up(struct zk *zk)
 {
-    if (zk_watches_restore(zk) != 0)
-        zk_lost_because(zk, HF_ENOMEM, "cannot be asked for watches: out of memory");
+    if (hf__zk_watches_restore(zk) != 0)
+        hf__zk_lost_because(zk, HF_ENOMEM,
+                            "cannot be asked for watches: out of memory");
     else
-        zk_ready(zk);
+        hf__zk_ready(zk);
 }
 
 static void go_on(struct zk *zk)
@@ -84,15 +85,16 @@ static void go_on(struct zk *zk)
     }
     zk->state = ZK_STATE_AUTH;
     if (put_auth(zk) != 0)
-        zk_lost_because(zk, HF_ENOMEM, "cannot be given the password: out of memory");
+        hf__zk_lost_because(zk, HF_ENOMEM,
+                            "cannot be given the password: out of memory");
 }
 
 /* The session that was offered is granted, or a new one is. */
 static void take_session(struct zk *zk, const struct zk_greeting *greeting)
 {
     if (greeting->session != zk->session_id) {
-        zk_expire(zk);
-        zk_bury(zk);
+        hf__zk_session_expire(zk);
+        hf__zk_session_forget(zk);
         zk->session_id = greeting->session;
         zk->fresh = true;
     }
@@ -106,26 +108,27 @@ static void end_session(struct zk *zk)
 {
     zk->state = ZK_STATE_BURYING;
     if (zk_letter_bare(zk, ZK_OPCODE_CLOSE) != 0)
-        zk_lost_because(zk, HF_ENOMEM, "cannot be told the end: out of memory");
+        hf__zk_lost_because(zk, HF_ENOMEM, "cannot be told the end: out of memory");
 }
 
-void zk_greeted(struct zk *zk, struct jute *in)
+void hf__zk_greeting_reply(struct zk *zk, struct jute *in)
 {
-    struct zk_greeting greeting = zk_read_greeting(in);
+    struct zk_greeting greeting = hf__zk_greeting_read(in);
     bool none = greeting.timeout_ms < SESSION_LEAST_MS || greeting.session == 0;
 
     if (in->bad || greeting.password.len > ZK_PASSWORD_MAX) {
         zk->met = false;
-        zk_lost_because(zk, HF_EUNREACHABLE, "does not speak ZooKeeper's protocol");
+        hf__zk_lost_because(zk, HF_EUNREACHABLE, "does not speak ZooKeeper's protocol");
     } else if (none && zk->session_id) {
-        zk_expire(zk);
-        zk_bury(zk);
+        hf__zk_session_expire(zk);
+        hf__zk_session_forget(zk);
         zk->round = 0;
-        zk_lost_because(zk, HF_EUNREACHABLE, "has ended the session");
+        hf__zk_lost_because(zk, HF_EUNREACHABLE, "has ended the session");
     } else if (none) {
-        zk_lost_because(zk, HF_EUNREACHABLE, "gives no session");
+        hf__zk_lost_because(zk, HF_EUNREACHABLE, "gives no session");
     } else if (greeting.read_only) {
-        zk_lost_because(zk, HF_EUNREACHABLE, "only reads: it is cut off from others");
+        hf__zk_lost_because(zk, HF_EUNREACHABLE,
+                            "only reads: it is cut off from others");
     } else if (zk->over && greeting.session == zk->session_id) {
         end_session(zk);
     } else {
@@ -134,12 +137,12 @@ void zk_greeted(struct zk *zk, struct jute *in)
     }
 }
 
-void zk_authenticated(struct zk *zk, int32_t error)
+void hf__zk_auth_reply(struct zk *zk, int32_t error)
 {
     if (error == ZK_OK) {
         come_up(zk);
         return;
     }
     zk->hopeless = true;
-    zk_lost_because(zk, HF_EREFUSED, "does not accept the password");
+    hf__zk_lost_because(zk, HF_EREFUSED, "does not accept the password");
 }

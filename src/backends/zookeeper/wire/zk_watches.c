@@ -132,7 +132,7 @@ static struct zk_watch *entry_make(struct zk *zk, const char *path)
 
 /* An entry is made even to look for one: it puts the path together, and is mostly a
  * spare one. */
-struct zk_watch *zk_watch_find(struct zk *zk, const char *path)
+struct zk_watch *hf__zk_watch_find(struct zk *zk, const char *path)
 {
     struct zk_watches *table = &zk->watches;
     struct zk_watch *probe = table->count ? entry_make(zk, path) : NULL;
@@ -145,7 +145,7 @@ struct zk_watch *zk_watch_find(struct zk *zk, const char *path)
     return found;
 }
 
-struct zk_watch *zk_watch_get(struct zk *zk, const char *path)
+struct zk_watch *hf__zk_watch_ref(struct zk *zk, const char *path)
 {
     struct zk_watches *table = &zk->watches;
     struct zk_watch *made = entry_make(zk, path);
@@ -168,7 +168,7 @@ struct zk_watch *zk_watch_get(struct zk *zk, const char *path)
 
 /* ---- What becomes of one --------------------------------------------------------- */
 
-void zk_watch_let(struct zk *zk, struct zk_watch *watch)
+void hf__zk_watch_unref(struct zk *zk, struct zk_watch *watch)
 {
     if (!watch)
         return;
@@ -176,13 +176,13 @@ void zk_watch_let(struct zk *zk, struct zk_watch *watch)
     drop_if_idle(&zk->watches, watch);
 }
 
-void zk_watch_ask(struct zk_watch *watch)
+void hf__zk_watch_asked(struct zk_watch *watch)
 {
     watch->wanted++;
     watch->asking++;
 }
 
-bool zk_watch_release(struct zk_watch *watch)
+bool hf__zk_watch_unwant(struct zk_watch *watch)
 {
     if (watch->wanted)
         watch->wanted--;
@@ -199,8 +199,8 @@ static uint8_t set_by(const struct zk_call *call, int32_t error)
     return call->opcode == ZK_OPCODE_CHILDREN2 ? ZK_WATCH_CHILD : ZK_WATCH_DATA;
 }
 
-void zk_watch_answered(struct zk *zk, const struct zk_call *call,
-                       const struct zk_reply *reply)
+void hf__zk_watch_answered(struct zk *zk, const struct zk_call *call,
+                           const struct zk_reply *reply)
 {
     struct zk_watch *watch = call->watch;
 
@@ -213,10 +213,10 @@ void zk_watch_answered(struct zk *zk, const struct zk_call *call,
         if (!set && watch->wanted)
             watch->wanted--;
     }
-    zk_watch_let(zk, watch);
+    hf__zk_watch_unref(zk, watch);
 }
 
-void zk_watch_fired(struct zk *zk, enum zk_event_type type, struct zk_text path)
+void hf__zk_watch_fired(struct zk *zk, enum zk_event_type type, struct zk_text path)
 {
     static const uint8_t ends[] = {
         [ZK_CREATED] = ZK_WATCH_DATA | ZK_WATCH_EXIST,
@@ -284,12 +284,12 @@ static uint32_t measure(const struct zk_watches *table, struct walk walk, uint8_
 static void put_paths(const struct zk_watches *table, struct walk *walk, uint8_t kind,
                       struct jute_out *out, uint32_t count)
 {
-    jute_put_int(out, (int32_t)count);
+    hf__zk_jute_put_int(out, (int32_t)count);
     while (count) {
         const struct zk_watch *watch = walk_next(table, walk);
         if (!(watch->set & kind))
             continue;
-        jute_put_text(out, watch->path, watch->len);
+        hf__zk_jute_put_text(out, watch->path, watch->len);
         count--;
     }
 }
@@ -306,18 +306,18 @@ static int restore_some(struct zk *zk, struct walk *walk, uint8_t kind)
         return 1;
     if (zk_letter_begin(zk, &letter, ZK_OPCODE_SET_WATCHES, EMPTY_VECTORS + size) != 0)
         return HF_ENOMEM;
-    jute_put_long(&letter.out, zk->last_zxid);
+    hf__zk_jute_put_long(&letter.out, zk->last_zxid);
     for (unsigned each = ZK_WATCH_DATA; each <= ZK_WATCH_CHILD; each <<= 1) {
         if (each == kind)
             put_paths(table, walk, kind, &letter.out, count);
         else
-            jute_put_int(&letter.out, 0);
+            hf__zk_jute_put_int(&letter.out, 0);
     }
     zk_letter_end(zk, &letter);
     return 0;
 }
 
-int zk_watches_restore(struct zk *zk)
+int hf__zk_watches_restore(struct zk *zk)
 {
     int rc = 0;
 
@@ -336,7 +336,7 @@ int zk_watches_restore(struct zk *zk)
 /* ---- Ends ------------------------------------------------------------------------ */
 
 /* Calls have been answered before, so no one points to any of them. */
-void zk_watches_clear(struct zk *zk)
+void hf__zk_watches_clear(struct zk *zk)
 {
     struct zk_watches *table = &zk->watches;
 
@@ -350,9 +350,9 @@ void zk_watches_clear(struct zk *zk)
     table->count = 0;
 }
 
-void zk_watches_done(struct zk *zk)
+void hf__zk_watches_done(struct zk *zk)
 {
-    zk_watches_clear(zk);
+    hf__zk_watches_clear(zk);
     for (struct zk_watch *watch = zk->watches.spare, *next; watch; watch = next) {
         next = watch->next;
         hf__free(watch);
