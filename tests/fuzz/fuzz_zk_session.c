@@ -263,7 +263,7 @@ static void put_path(struct jute_out *out, uint8_t which)
                          strlen(which & 64 ? path : text));
 }
 
-static void put_body(struct jute_out *out, const struct zk_call *call, uint8_t how)
+static void put_body(struct jute_out *out, const struct zk_pending *call, uint8_t how)
 {
     switch (call->opcode) {
     case ZK_OPCODE_CHILDREN2:
@@ -306,7 +306,7 @@ static void reply(uint8_t how, bool made_up)
 {
     char bytes[1024];
     struct jute_out out = { .at = bytes, .end = bytes + sizeof bytes };
-    const struct zk_call *oldest = zk ? hf__zk_ring_oldest(&zk->ring) : NULL;
+    const struct zk_pending *oldest = zk ? hf__zk_ring_oldest(&zk->ring) : NULL;
     char *frame = hf__zk_jute_open(&out);
 
     if (!oldest)

@@ -164,7 +164,7 @@ START_TEST(a_slow_leader_is_asked_more_often)
     begin();
     for (int i = 0; i < 200; i++) {
         pass(WHOLE / 100);
-        const struct zk_call *oldest = hf__zk_ring_oldest(&stage.zk->ring);
+        const struct zk_pending *oldest = hf__zk_ring_oldest(&stage.zk->ring);
         if (oldest && time_of.now_ns - oldest->sent_ns >= WHOLE / 7)
             peer_reply(&peer, peer_expect(&peer, &stage, ZK_OPCODE_SYNC, NULL), 5, 0);
         stage_turn(&stage);

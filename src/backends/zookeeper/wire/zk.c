@@ -68,7 +68,7 @@ static int64_t least(int64_t a, int64_t b)
  * gives it new time. */
 static int64_t late_at(const struct zk *zk)
 {
-    const struct zk_call *oldest = hf__zk_ring_oldest(&zk->ring);
+    const struct zk_pending *oldest = hf__zk_ring_oldest(&zk->ring);
     int64_t at = zk->base_ns + zk->session_ns / 4 * 3;
 
     if (!oldest)
@@ -150,7 +150,7 @@ void hf__zk_lost(struct zk *zk, const hf_error *why)
         zk->attempts = 0;
     hang_up(zk);
     plan(zk, now);
-    hf__zk_requests_fail(zk, &zk->why);
+    hf__zk_pending_fail_all(zk, &zk->why);
     if (was_up && !zk_is_quiet(zk))
         zk->user->down(zk->session, &zk->why);
 }
@@ -437,7 +437,7 @@ static void say_end(struct zk *zk)
 {
     if (zk->state != ZK_STATE_UP || zk->ending)
         return;
-    zk->ending = zk_letter_bare(zk, ZK_OPCODE_CLOSE) == 0;
+    zk->ending = hf__zk_request_empty(zk, ZK_OPCODE_CLOSE) == 0;
     if (zk->ending)
         hf__zk_flush_now(zk);
 }
@@ -478,7 +478,7 @@ void hf__zk_close(struct zk *zk, bool forked)
     hf__zk_servers_done(zk, forked);
     hf__zk_watches_done(zk);
     hf__zk_lists_done(&zk->lists);
-    hf__free(zk->ring.calls);
+    hf__free(zk->ring.entries);
     if (zk->texts)
         explicit_bzero(zk->texts, zk->texts_size);
     hf__free(zk->texts);

@@ -2,7 +2,7 @@
 /*
  * What the files of the client share. zk.c leads: it opens, keeps the time, loses and
  * begins anew. zk_hosts.c is the list of servers, hf__zk_handshake_begin.c what is said first on a
- * connection, zk_calls.c the requests, zk_ring.c those under way, hf__zk_read.c the replies
+ * connection, zk_requests.c the requests, zk_ring.c those under way, hf__zk_read.c the replies
  * and events, zk_watches.c the watches that the server keeps for us, zk_records.c and
  * jute.c what the bytes mean.
  *
@@ -40,11 +40,11 @@ enum { ZK_WATCH_DATA = 1, ZK_WATCH_EXIST = 2, ZK_WATCH_CHILD = 4 };
 struct zk_watch {
     struct zk_watch *next; /* in its bucket, or among the spare ones */
     uint32_t hash, len, room;
-    uint32_t wanted;  /* calls that set it and are not taken back */
-    uint32_t asking;  /* of these, calls under way */
-    uint32_t pending; /* holds: calls under way that point here, and the like */
-    uint8_t set;      /* what the server has, by what has been read */
-    char path[];      /* as the server knows it */
+    uint32_t wanted; /* calls that set it and are not taken back */
+    uint32_t asking; /* of these, calls under way */
+    uint32_t refs;   /* holds: calls under way that point here, and the like */
+    uint8_t set;     /* what the server has, by what has been read */
+    char path[];     /* as the server knows it */
 };
 
 struct zk_watches {
@@ -54,7 +54,7 @@ struct zk_watches {
 };
 
 /* A request under way. */
-struct zk_call {
+struct zk_pending {
     zk_done *done; /* NULL: nobody wants to know */
     void *subject;
     uint64_t word;
@@ -68,7 +68,7 @@ struct zk_call {
 /* Requests under way, first to end; those before `flushed` have been given to the
  * stream. All three run freely; the ring's size cuts them. */
 struct zk_ring {
-    struct zk_call *calls;
+    struct zk_pending *entries;
     uint32_t room, first, flushed, end;
 };
 
@@ -182,13 +182,14 @@ void hf__zk_auth_reply(struct zk *zk, int32_t error);       /* the answer to aut
 
 /* ---- zk_ring.c ------------------------------------------------------------------- */
 
-const struct zk_call *hf__zk_ring_oldest(const struct zk_ring *ring); /* NULL: none */
-struct zk_call hf__zk_ring_pop(struct zk_ring *ring);
+const struct zk_pending *hf__zk_ring_oldest(
+    const struct zk_ring *ring); /* NULL: none */
+struct zk_pending hf__zk_ring_pop(struct zk_ring *ring);
 
-void hf__zk_request_answer(struct zk *zk, const struct zk_call *call,
+void hf__zk_pending_answer(struct zk *zk, const struct zk_pending *pending,
                            const struct zk_reply *reply, const hf_error *why);
 /* Answers all of them with `why`, as uncertain or never sent. */
-void hf__zk_requests_fail(struct zk *zk, const hf_error *why);
+void hf__zk_pending_fail_all(struct zk *zk, const hf_error *why);
 void hf__zk_forget_all(struct zk *zk); /* nobody wants to know the answers */
 /* Sends what was written, now; or unless it is being gathered. */
 void hf__zk_flush_now(struct zk *zk);
@@ -196,16 +197,16 @@ void hf__zk_flush_soon(struct zk *zk);
 
 /* A request being written: begun with room for a body of `size` bytes, which the caller
  * puts into `out`. 0 or HF_ENOMEM: then nothing is changed. */
-struct zk_letter {
-    struct zk_call call;
+struct zk_request {
+    struct zk_pending pending;
     struct jute_out out;
     char *frame;
 };
-int zk_letter_begin(struct zk *zk, struct zk_letter *letter, enum zk_opcode opcode,
-                    size_t size);
-void zk_letter_end(struct zk *zk, struct zk_letter *letter);
+int hf__zk_request_begin(struct zk *zk, struct zk_request *request,
+                         enum zk_opcode opcode, size_t size);
+void hf__zk_request_end(struct zk *zk, struct zk_request *request);
 /* One without a body, for nobody. */
-int zk_letter_bare(struct zk *zk, enum zk_opcode opcode);
+int hf__zk_request_empty(struct zk *zk, enum zk_opcode opcode);
 
 /* ---- hf__zk_read.c ------------------------------------------------------------------- */
 
@@ -222,7 +223,7 @@ void hf__zk_watch_asked(struct zk_watch *watch);
 /* One who wanted it does not any more. True if it was the last one. */
 bool hf__zk_watch_unwant(struct zk_watch *watch);
 /* The end of a call that sets it or takes it off; `reply` NULL: it got none. */
-void hf__zk_watch_answered(struct zk *zk, const struct zk_call *call,
+void hf__zk_watch_answered(struct zk *zk, const struct zk_pending *pending,
                            const struct zk_reply *reply);
 /* The end of a hold: it goes if nothing is known of it any more. NULL is fine. */
 void hf__zk_watch_unref(struct zk *zk, struct zk_watch *watch);

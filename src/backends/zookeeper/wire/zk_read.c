@@ -74,58 +74,58 @@ static void take_event(struct zk *zk, struct jute *in)
 
 /* ---- Replies --------------------------------------------------------------------- */
 
-static bool multi_check(struct zk *zk, const struct zk_call *call,
+static bool multi_check(struct zk *zk, const struct zk_pending *pending,
                         const struct zk_reply *reply)
 {
-    bool fine = reply->count == call->count;
+    bool fine = reply->count == pending->count;
 
     for (size_t i = 0; i < reply->count && fine; i++)
         fine = !zk->lists.texts[i].len || path_strip(zk, &zk->lists.texts[i]);
     return fine;
 }
 
-static int decode(struct zk *zk, const struct zk_call *call, struct jute *in,
+static int decode(struct zk *zk, const struct zk_pending *pending, struct jute *in,
                   struct zk_reply *reply)
 {
     bool fine = true;
 
     if (reply->error != ZK_OK)
         return 0;
-    int rc = hf__zk_reply_read((enum zk_opcode)call->opcode, in, &zk->lists, reply);
+    int rc = hf__zk_reply_read((enum zk_opcode)pending->opcode, in, &zk->lists, reply);
     bool create =
-        call->opcode == ZK_OPCODE_CREATE2 || call->opcode == ZK_OPCODE_CONTAINER;
+        pending->opcode == ZK_OPCODE_CREATE2 || pending->opcode == ZK_OPCODE_CONTAINER;
     if (rc == 0 && create)
         /* Of a part of the chroot, which hf__zk_make_folder() makes, nobody wants to know. */
-        fine = path_strip(zk, &reply->path) || !call->done;
-    else if (rc == 0 && call->opcode == ZK_OPCODE_MULTI)
-        fine = multi_check(zk, call, reply);
+        fine = path_strip(zk, &reply->path) || !pending->done;
+    else if (rc == 0 && pending->opcode == ZK_OPCODE_MULTI)
+        fine = multi_check(zk, pending, reply);
     /* Whoever asked takes the number of the transaction for a token. */
-    if (create || call->opcode == ZK_OPCODE_MULTI)
+    if (create || pending->opcode == ZK_OPCODE_MULTI)
         fine = fine && reply->zxid > 0;
     return fine ? rc : HF_EUNREACHABLE;
 }
 
 /* The follower knows of the session; not by a password, which is no request to it. */
-static void mark(struct zk *zk, const struct zk_call *call)
+static void mark(struct zk *zk, const struct zk_pending *pending)
 {
     struct zk_marks *marks = &zk->marks;
     const struct zk_mark *last = &marks->at[(marks->end - 1) % ZK_MARKS_MAX];
     int64_t apart = zk->session_ns / ZK_MARKS_PER_SESSION;
 
-    if (call->opcode == ZK_OPCODE_AUTH ||
-        (marks->first != marks->end && call->sent_ns - last->sent_ns < apart))
+    if (pending->opcode == ZK_OPCODE_AUTH ||
+        (marks->first != marks->end && pending->sent_ns - last->sent_ns < apart))
         return;
     if (marks->end - marks->first == ZK_MARKS_MAX)
         marks->first++;
     marks->at[marks->end++ % ZK_MARKS_MAX] =
-        (struct zk_mark){ call->sent_ns, zk_now(zk) };
+        (struct zk_mark){ pending->sent_ns, zk_now(zk) };
 }
 
 /* Whether this is the leader's answer. Followers refuse by themselves, too (for want of
  * rights, or of time), but not with one of these errors. */
-static bool is_led(const struct zk_call *call, int32_t error)
+static bool is_led(const struct zk_pending *pending, int32_t error)
 {
-    switch (call->opcode) {
+    switch (pending->opcode) {
     case ZK_OPCODE_CREATE2:
     case ZK_OPCODE_CONTAINER:
     case ZK_OPCODE_DELETE:
@@ -139,16 +139,16 @@ static bool is_led(const struct zk_call *call, int32_t error)
     }
 }
 
-static void prove(struct zk *zk, const struct zk_call *call, int32_t error)
+static void prove(struct zk *zk, const struct zk_pending *pending, int32_t error)
 {
     struct zk_marks *marks = &zk->marks;
-    int64_t before = call->sent_ns - zk->session_ns / 4;
+    int64_t before = pending->sent_ns - zk->session_ns / 4;
 
-    mark(zk, call);
-    if (!is_led(call, error))
+    mark(zk, pending);
+    if (!is_led(pending, error))
         return;
-    if (zk->asked_ns < call->sent_ns)
-        zk->asked_ns = call->sent_ns;
+    if (zk->asked_ns < pending->sent_ns)
+        zk->asked_ns = pending->sent_ns;
     for (; marks->first != marks->end; marks->first++) {
         const struct zk_mark *one = &marks->at[marks->first % ZK_MARKS_MAX];
         if (one->heard_ns > before)
@@ -158,20 +158,20 @@ static void prove(struct zk *zk, const struct zk_call *call, int32_t error)
     }
 }
 
-static void answer(struct zk *zk, const struct zk_call *call,
+static void answer(struct zk *zk, const struct zk_pending *pending,
                    const struct zk_reply *reply)
 {
-    if (call->watch)
-        hf__zk_watch_answered(zk, call, reply);
-    hf__zk_request_answer(zk, call, reply, NULL);
+    if (pending->watch)
+        hf__zk_watch_answered(zk, pending, reply);
+    hf__zk_pending_answer(zk, pending, reply, NULL);
 }
 
 /* The answer to a request of the client's own. */
-static void settle(struct zk *zk, const struct zk_call *call, int32_t error)
+static void settle(struct zk *zk, const struct zk_pending *pending, int32_t error)
 {
-    if (call->opcode == ZK_OPCODE_AUTH) {
+    if (pending->opcode == ZK_OPCODE_AUTH) {
         hf__zk_auth_reply(zk, error);
-    } else if (call->opcode == ZK_OPCODE_CLOSE) {
+    } else if (pending->opcode == ZK_OPCODE_CLOSE) {
         hf__zk_session_forget(zk);
         zk->round = 0;
         hf__zk_lost_because(zk, HF_EUNREACHABLE, "has ended the session as asked");
@@ -180,10 +180,10 @@ static void settle(struct zk *zk, const struct zk_call *call, int32_t error)
     }
 }
 
-static bool is_own(const struct zk_call *call)
+static bool is_own(const struct zk_pending *pending)
 {
-    return call->opcode == ZK_OPCODE_AUTH || call->opcode == ZK_OPCODE_CLOSE ||
-           call->opcode == ZK_OPCODE_SET_WATCHES;
+    return pending->opcode == ZK_OPCODE_AUTH || pending->opcode == ZK_OPCODE_CLOSE ||
+           pending->opcode == ZK_OPCODE_SET_WATCHES;
 }
 
 /* Errors that are about the connection or its session, not about the request alone. */
@@ -210,7 +210,7 @@ static void take_end(struct zk *zk, int32_t error)
 static void take_reply(struct zk *zk, const struct zk_header *header, struct jute *in)
 {
     struct zk_reply reply = { .error = header->error, .zxid = header->zxid };
-    const struct zk_call *oldest = hf__zk_ring_oldest(&zk->ring);
+    const struct zk_pending *oldest = hf__zk_ring_oldest(&zk->ring);
 
     if (zk->ring.first == zk->ring.flushed || oldest->xid != header->xid) {
         garbage(zk, "answered what nobody asked");
@@ -225,16 +225,16 @@ static void take_reply(struct zk *zk, const struct zk_header *header, struct jut
         garbage(zk, "sent a reply that is none");
         return;
     }
-    struct zk_call call = hf__zk_ring_pop(&zk->ring);
+    struct zk_pending pending = hf__zk_ring_pop(&zk->ring);
     bool ends = is_end(header->error);
     if (!ends)
-        prove(zk, &call, header->error);
+        prove(zk, &pending, header->error);
     if (!ends && zk->last_zxid < header->zxid)
         zk->last_zxid = header->zxid;
-    if (is_own(&call) && !ends)
-        settle(zk, &call, header->error);
+    if (is_own(&pending) && !ends)
+        settle(zk, &pending, header->error);
     else
-        answer(zk, &call, &reply);
+        answer(zk, &pending, &reply);
     if (ends)
         take_end(zk, header->error);
 }

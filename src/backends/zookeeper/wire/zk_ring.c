@@ -13,13 +13,13 @@
 #include "../../../base/mem.h"
 #include "zk_inside.h"
 
-enum { CALLS_MIN = 16, HEADER_SIZE = 12 };
+enum { RING_MIN = 16, HEADER_SIZE = 12 };
 
 /* ---- The ring -------------------------------------------------------------------- */
 
-static struct zk_call *call_at(const struct zk_ring *ring, uint32_t index)
+static struct zk_pending *entry_at(const struct zk_ring *ring, uint32_t index)
 {
-    return &ring->calls[index & (ring->room - 1)];
+    return &ring->entries[index & (ring->room - 1)];
 }
 
 static int reserve(struct zk_ring *ring)
@@ -28,43 +28,44 @@ static int reserve(struct zk_ring *ring)
 
     if (count < ring->room)
         return 0;
-    uint32_t room = ring->room ? ring->room * 2 : CALLS_MIN;
-    struct zk_call *calls = hf__alloc(room * sizeof *calls);
-    if (!calls)
+    uint32_t room = ring->room ? ring->room * 2 : RING_MIN;
+    struct zk_pending *entries = hf__alloc(room * sizeof *entries);
+    if (!entries)
         return HF_ENOMEM;
     for (uint32_t i = 0; i < count; i++)
-        calls[(ring->first + i) & (room - 1)] = *call_at(ring, ring->first + i);
-    hf__free(ring->calls);
-    ring->calls = calls;
+        entries[(ring->first + i) & (room - 1)] = *entry_at(ring, ring->first + i);
+    hf__free(ring->entries);
+    ring->entries = entries;
     ring->room = room;
     return 0;
 }
 
-const struct zk_call *hf__zk_ring_oldest(const struct zk_ring *ring)
+const struct zk_pending *hf__zk_ring_oldest(const struct zk_ring *ring)
 {
-    return ring->first == ring->end ? NULL : call_at(ring, ring->first);
+    return ring->first == ring->end ? NULL : entry_at(ring, ring->first);
 }
 
-struct zk_call hf__zk_ring_pop(struct zk_ring *ring)
+struct zk_pending hf__zk_ring_pop(struct zk_ring *ring)
 {
-    struct zk_call call = *call_at(ring, ring->first);
+    struct zk_pending pending = *entry_at(ring, ring->first);
 
     if (ring->flushed == ring->first)
         ring->flushed++;
     ring->first++;
-    return call;
+    return pending;
 }
 
 /* ---- Answers --------------------------------------------------------------------- */
 
-void hf__zk_request_answer(struct zk *zk, const struct zk_call *call,
+void hf__zk_pending_answer(struct zk *zk, const struct zk_pending *pending,
                            const struct zk_reply *reply, const hf_error *why)
 {
-    if (call->done)
-        call->done(zk->session, call->subject, call->word, reply, call->sent_ns, why);
+    if (pending->done)
+        pending->done(zk->session, pending->subject, pending->word, reply,
+                      pending->sent_ns, why);
 }
 
-void hf__zk_requests_fail(struct zk *zk, const hf_error *why)
+void hf__zk_pending_fail_all(struct zk *zk, const hf_error *why)
 {
     struct zk_ring *ring = &zk->ring;
     hf_error uncertain = *why, unsent = *why;
@@ -73,24 +74,24 @@ void hf__zk_requests_fail(struct zk *zk, const hf_error *why)
     unsent.code = HF_EUNREACHABLE;
     while (ring->first != ring->end) {
         bool sent = ring->flushed != ring->first;
-        struct zk_call call = hf__zk_ring_pop(ring);
-        if (call.watch)
-            hf__zk_watch_answered(zk, &call, NULL);
-        hf__zk_request_answer(zk, &call, NULL, sent ? &uncertain : &unsent);
+        struct zk_pending pending = hf__zk_ring_pop(ring);
+        if (pending.watch)
+            hf__zk_watch_answered(zk, &pending, NULL);
+        hf__zk_pending_answer(zk, &pending, NULL, sent ? &uncertain : &unsent);
     }
 }
 
 void hf__zk_forget(struct zk *zk, const void *subject)
 {
     for (uint32_t i = zk->ring.first; i != zk->ring.end; i++)
-        if (call_at(&zk->ring, i)->subject == subject)
-            call_at(&zk->ring, i)->done = NULL;
+        if (entry_at(&zk->ring, i)->subject == subject)
+            entry_at(&zk->ring, i)->done = NULL;
 }
 
 void hf__zk_forget_all(struct zk *zk)
 {
     for (uint32_t i = zk->ring.first; i != zk->ring.end; i++)
-        call_at(&zk->ring, i)->done = NULL;
+        entry_at(&zk->ring, i)->done = NULL;
 }
 
 /* ---- Sending --------------------------------------------------------------------- */
@@ -145,38 +146,38 @@ static int32_t xid_of(struct zk *zk, enum zk_opcode opcode)
     }
 }
 
-int zk_letter_begin(struct zk *zk, struct zk_letter *letter, enum zk_opcode opcode,
-                    size_t size)
+int hf__zk_request_begin(struct zk *zk, struct zk_request *request,
+                         enum zk_opcode opcode, size_t size)
 {
-    struct zk_call *call = &letter->call;
+    struct zk_pending *pending = &request->pending;
     char *at = reserve(&zk->ring) == 0 ? hf__stream_room(zk->stream, HEADER_SIZE + size)
                                        : NULL;
     if (!at)
         return HF_ENOMEM;
-    call->opcode = (int16_t)opcode;
-    call->xid = xid_of(zk, opcode);
-    call->sent_ns = zk_now(zk);
-    letter->out = (struct jute_out){ .at = at, .end = at + HEADER_SIZE + size };
-    letter->frame = hf__zk_jute_open(&letter->out);
-    hf__zk_jute_put_int(&letter->out, call->xid);
-    hf__zk_jute_put_int(&letter->out, opcode);
+    pending->opcode = (int16_t)opcode;
+    pending->xid = xid_of(zk, opcode);
+    pending->sent_ns = zk_now(zk);
+    request->out = (struct jute_out){ .at = at, .end = at + HEADER_SIZE + size };
+    request->frame = hf__zk_jute_open(&request->out);
+    hf__zk_jute_put_int(&request->out, pending->xid);
+    hf__zk_jute_put_int(&request->out, opcode);
     return 0;
 }
 
-void zk_letter_end(struct zk *zk, struct zk_letter *letter)
+void hf__zk_request_end(struct zk *zk, struct zk_request *request)
 {
-    hf__zk_jute_close(&letter->out, letter->frame);
-    hf__stream_wrote(zk->stream, (size_t)(letter->out.at - letter->frame));
-    *call_at(&zk->ring, zk->ring.end++) = letter->call;
-    hf__zk_deadline_note(zk, letter->call.sent_ns);
+    hf__zk_jute_close(&request->out, request->frame);
+    hf__stream_wrote(zk->stream, (size_t)(request->out.at - request->frame));
+    *entry_at(&zk->ring, zk->ring.end++) = request->pending;
+    hf__zk_deadline_note(zk, request->pending.sent_ns);
 }
 
-int zk_letter_bare(struct zk *zk, enum zk_opcode opcode)
+int hf__zk_request_empty(struct zk *zk, enum zk_opcode opcode)
 {
-    struct zk_letter letter = { .frame = NULL };
-    int rc = zk_letter_begin(zk, &letter, opcode, 0);
+    struct zk_request request = { .frame = NULL };
+    int rc = hf__zk_request_begin(zk, &request, opcode, 0);
 
     if (rc == 0)
-        zk_letter_end(zk, &letter);
+        hf__zk_request_end(zk, &request);
     return rc;
 }

@@ -56,15 +56,15 @@ void hf__zk_handshake_begin(struct zk *zk)
 static int put_auth(struct zk *zk)
 {
     size_t len = strlen(zk->settings.auth);
-    struct zk_letter letter = { .frame = NULL };
-    int rc = zk_letter_begin(zk, &letter, ZK_OPCODE_AUTH,
-                             4 + 4 + sizeof AUTH_SCHEME + 4 + len);
+    struct zk_request request = { .frame = NULL };
+    int rc = hf__zk_request_begin(zk, &request, ZK_OPCODE_AUTH,
+                                  4 + 4 + sizeof AUTH_SCHEME + 4 + len);
     if (rc != 0)
         return rc;
-    hf__zk_jute_put_int(&letter.out, 0);
-    hf__zk_jute_put_text(&letter.out, AUTH_SCHEME, sizeof AUTH_SCHEME - 1);
-    hf__zk_jute_put_text(&letter.out, zk->settings.auth, len);
-    zk_letter_end(zk, &letter);
+    hf__zk_jute_put_int(&request.out, 0);
+    hf__zk_jute_put_text(&request.out, AUTH_SCHEME, sizeof AUTH_SCHEME - 1);
+    hf__zk_jute_put_text(&request.out, zk->settings.auth, len);
+    hf__zk_request_end(zk, &request);
     return 0;
 }
 
@@ -107,7 +107,7 @@ static void take_session(struct zk *zk, const struct zk_greeting *greeting)
 static void end_session(struct zk *zk)
 {
     zk->state = ZK_STATE_BURYING;
-    if (zk_letter_bare(zk, ZK_OPCODE_CLOSE) != 0)
+    if (hf__zk_request_empty(zk, ZK_OPCODE_CLOSE) != 0)
         hf__zk_lost_because(zk, HF_ENOMEM, "cannot be told the end: out of memory");
 }
 

@@ -104,7 +104,7 @@ static void drop_if_idle(struct zk_watches *table, struct zk_watch *watch)
 {
     struct zk_watch **at = bucket_of(table, watch->hash);
 
-    if (watch->pending || watch->set)
+    if (watch->refs || watch->set)
         return;
     while (*at != watch)
         at = &(*at)->next;
@@ -162,7 +162,7 @@ struct zk_watch *hf__zk_watch_ref(struct zk *zk, const char *path)
         table->count++;
     }
     if (found)
-        found->pending++;
+        found->refs++;
     return found;
 }
 
@@ -172,7 +172,7 @@ void hf__zk_watch_unref(struct zk *zk, struct zk_watch *watch)
 {
     if (!watch)
         return;
-    watch->pending--;
+    watch->refs--;
     drop_if_idle(&zk->watches, watch);
 }
 
@@ -190,24 +190,24 @@ bool hf__zk_watch_unwant(struct zk_watch *watch)
 }
 
 /* What a call has set, by its answer. */
-static uint8_t set_by(const struct zk_call *call, int32_t error)
+static uint8_t set_by(const struct zk_pending *pending, int32_t error)
 {
     if (error == ZK_NONODE)
-        return call->opcode == ZK_OPCODE_EXISTS ? ZK_WATCH_EXIST : 0;
+        return pending->opcode == ZK_OPCODE_EXISTS ? ZK_WATCH_EXIST : 0;
     if (error != ZK_OK)
         return 0;
-    return call->opcode == ZK_OPCODE_CHILDREN2 ? ZK_WATCH_CHILD : ZK_WATCH_DATA;
+    return pending->opcode == ZK_OPCODE_CHILDREN2 ? ZK_WATCH_CHILD : ZK_WATCH_DATA;
 }
 
-void hf__zk_watch_answered(struct zk *zk, const struct zk_call *call,
+void hf__zk_watch_answered(struct zk *zk, const struct zk_pending *pending,
                            const struct zk_reply *reply)
 {
-    struct zk_watch *watch = call->watch;
+    struct zk_watch *watch = pending->watch;
 
-    if (call->opcode == ZK_OPCODE_UNWATCH) {
+    if (pending->opcode == ZK_OPCODE_UNWATCH) {
         watch->set = 0;
     } else {
-        uint8_t set = reply ? set_by(call, reply->error) : 0;
+        uint8_t set = reply ? set_by(pending, reply->error) : 0;
         watch->asking--;
         watch->set |= set;
         if (!set && watch->wanted)
@@ -298,22 +298,23 @@ static void put_paths(const struct zk_watches *table, struct walk *walk, uint8_t
 static int restore_some(struct zk *zk, struct walk *walk, uint8_t kind)
 {
     const struct zk_watches *table = &zk->watches;
-    struct zk_letter letter = { .frame = NULL };
+    struct zk_request request = { .frame = NULL };
     size_t size = 0;
     uint32_t count = measure(table, *walk, kind, &size);
 
     if (!count)
         return 1;
-    if (zk_letter_begin(zk, &letter, ZK_OPCODE_SET_WATCHES, EMPTY_VECTORS + size) != 0)
+    if (hf__zk_request_begin(zk, &request, ZK_OPCODE_SET_WATCHES,
+                             EMPTY_VECTORS + size) != 0)
         return HF_ENOMEM;
-    hf__zk_jute_put_long(&letter.out, zk->last_zxid);
+    hf__zk_jute_put_long(&request.out, zk->last_zxid);
     for (unsigned each = ZK_WATCH_DATA; each <= ZK_WATCH_CHILD; each <<= 1) {
         if (each == kind)
-            put_paths(table, walk, kind, &letter.out, count);
+            put_paths(table, walk, kind, &request.out, count);
         else
-            hf__zk_jute_put_int(&letter.out, 0);
+            hf__zk_jute_put_int(&request.out, 0);
     }
-    zk_letter_end(zk, &letter);
+    hf__zk_request_end(zk, &request);
     return 0;
 }
 

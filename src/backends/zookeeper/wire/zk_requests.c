@@ -52,7 +52,7 @@ static void put_path(const struct zk *zk, struct jute_out *out, const char *path
 
 /* ---- Beginning and end ----------------------------------------------------------- */
 
-static void refuse(struct zk *zk, const struct zk_call *call, int code)
+static void refuse(struct zk *zk, const struct zk_pending *pending, int code)
 {
     hf_error why = zk->why;
 
@@ -63,34 +63,34 @@ static void refuse(struct zk *zk, const struct zk_call *call, int code)
                       JUTE_REQUEST_MAX);
     else
         hf__fail_code(&why, code);
-    hf__zk_request_answer(zk, call, NULL, &why);
+    hf__zk_pending_answer(zk, pending, NULL, &why);
 }
 
 /* False: it was answered. */
-static bool begin(struct zk *zk, struct zk_letter *letter, enum zk_opcode opcode,
+static bool begin(struct zk *zk, struct zk_request *request, enum zk_opcode opcode,
                   size_t size, const struct asker *asker)
 {
     int rc = 0;
 
-    letter->call = (struct zk_call){ .done = asker->done,
-                                     .subject = asker->subject,
-                                     .word = asker->word };
+    request->pending = (struct zk_pending){ .done = asker->done,
+                                            .subject = asker->subject,
+                                            .word = asker->word };
     if (zk->state != ZK_STATE_UP)
         rc = HF_EUNREACHABLE;
     else if (size + LEN_SIZE + LEN_SIZE > JUTE_REQUEST_MAX)
         rc = HF_EINVAL;
     if (rc == 0)
-        rc = zk_letter_begin(zk, letter, opcode, size);
+        rc = hf__zk_request_begin(zk, request, opcode, size);
     if (rc != 0) {
-        letter->call.sent_ns = zk_now(zk);
-        refuse(zk, &letter->call, rc);
+        request->pending.sent_ns = zk_now(zk);
+        refuse(zk, &request->pending, rc);
     }
     return rc == 0;
 }
 
-static void end(struct zk *zk, struct zk_letter *letter)
+static void end(struct zk *zk, struct zk_request *request)
 {
-    zk_letter_end(zk, letter);
+    hf__zk_request_end(zk, request);
     hf__zk_flush_soon(zk);
 }
 
@@ -118,16 +118,16 @@ static void put_node(const struct zk *zk, struct jute_out *out, const void *data
 void hf__zk_create(struct zk *zk, const char *path, const void *data, size_t len,
                    enum zk_mode mode, zk_done *done, void *subject, uint64_t word)
 {
-    struct zk_letter letter;
+    struct zk_request request;
     size_t size = path_size(zk, path) + LEN_SIZE + len + ACL_SIZE + LEN_SIZE;
     enum zk_opcode opcode =
         mode == ZK_CONTAINER ? ZK_OPCODE_CONTAINER : ZK_OPCODE_CREATE2;
 
-    if (!begin(zk, &letter, opcode, size, &(struct asker){ done, subject, word }))
+    if (!begin(zk, &request, opcode, size, &(struct asker){ done, subject, word }))
         return;
-    put_path(zk, &letter.out, path);
-    put_node(zk, &letter.out, data, len, mode);
-    end(zk, &letter);
+    put_path(zk, &request.out, path);
+    put_node(zk, &request.out, data, len, mode);
+    end(zk, &request);
 }
 
 /* The folder whose path is the first `len` bytes of chroot and path together. */
@@ -136,15 +136,15 @@ static bool make_one(struct zk *zk, const char *path, size_t len,
 {
     size_t head = len < zk->chroot_len ? len : zk->chroot_len;
     size_t size = LEN_SIZE + len + LEN_SIZE + ACL_SIZE + LEN_SIZE;
-    struct zk_letter letter;
+    struct zk_request request;
     bool keep = zk->settings.keep_folders;
     enum zk_opcode opcode = keep ? ZK_OPCODE_CREATE2 : ZK_OPCODE_CONTAINER;
 
-    if (!begin(zk, &letter, opcode, size, asker))
+    if (!begin(zk, &request, opcode, size, asker))
         return false;
-    hf__zk_jute_put_joined(&letter.out, zk->settings.chroot, head, path, len - head);
-    put_node(zk, &letter.out, "", 0, keep ? ZK_PERSISTENT : ZK_CONTAINER);
-    zk_letter_end(zk, &letter);
+    hf__zk_jute_put_joined(&request.out, zk->settings.chroot, head, path, len - head);
+    put_node(zk, &request.out, "", 0, keep ? ZK_PERSISTENT : ZK_CONTAINER);
+    hf__zk_request_end(zk, &request);
     return true;
 }
 
@@ -170,29 +170,29 @@ void hf__zk_make_folder(struct zk *zk, const char *path, zk_done *done, void *su
 void hf__zk_delete(struct zk *zk, const char *path, int32_t version, zk_done *done,
                    void *subject, uint64_t word)
 {
-    struct zk_letter letter;
+    struct zk_request request;
 
-    if (!begin(zk, &letter, ZK_OPCODE_DELETE, path_size(zk, path) + LEN_SIZE,
+    if (!begin(zk, &request, ZK_OPCODE_DELETE, path_size(zk, path) + LEN_SIZE,
                &(struct asker){ done, subject, word }))
         return;
-    put_path(zk, &letter.out, path);
-    hf__zk_jute_put_int(&letter.out, version);
-    end(zk, &letter);
+    put_path(zk, &request.out, path);
+    hf__zk_jute_put_int(&request.out, version);
+    end(zk, &request);
 }
 
 void hf__zk_set(struct zk *zk, const char *path, const void *data, size_t len,
                 int32_t version, zk_done *done, void *subject, uint64_t word)
 {
-    struct zk_letter letter;
+    struct zk_request request;
     size_t size = path_size(zk, path) + LEN_SIZE + len + LEN_SIZE;
 
-    if (!begin(zk, &letter, ZK_OPCODE_SET, size,
+    if (!begin(zk, &request, ZK_OPCODE_SET, size,
                &(struct asker){ done, subject, word }))
         return;
-    put_path(zk, &letter.out, path);
-    hf__zk_jute_put_text(&letter.out, data, len);
-    hf__zk_jute_put_int(&letter.out, version);
-    end(zk, &letter);
+    put_path(zk, &request.out, path);
+    hf__zk_jute_put_text(&request.out, data, len);
+    hf__zk_jute_put_int(&request.out, version);
+    end(zk, &request);
 }
 
 static size_t op_size(const struct zk *zk, const struct zk_op *op)
@@ -229,19 +229,19 @@ static void put_op(const struct zk *zk, struct jute_out *out, const struct zk_op
 void hf__zk_multi(struct zk *zk, const struct zk_op *ops, size_t count, zk_done *done,
                   void *subject, uint64_t word)
 {
-    struct zk_letter letter;
+    struct zk_request request;
     size_t size = MULTI_SIZE;
 
     for (size_t i = 0; i < count; i++)
         size += op_size(zk, &ops[i]);
-    if (!begin(zk, &letter, ZK_OPCODE_MULTI, size,
+    if (!begin(zk, &request, ZK_OPCODE_MULTI, size,
                &(struct asker){ done, subject, word }))
         return;
     for (size_t i = 0; i < count; i++)
-        put_op(zk, &letter.out, &ops[i]);
-    put_op_header(&letter.out, -1, true);
-    letter.call.count = (uint32_t)count;
-    end(zk, &letter);
+        put_op(zk, &request.out, &ops[i]);
+    put_op_header(&request.out, -1, true);
+    request.pending.count = (uint32_t)count;
+    end(zk, &request);
 }
 
 /* ---- Looking --------------------------------------------------------------------- */
@@ -249,28 +249,28 @@ void hf__zk_multi(struct zk *zk, const struct zk_op *ops, size_t count, zk_done 
 static void look(struct zk *zk, enum zk_opcode opcode, const char *path, bool watch,
                  const struct asker *asker)
 {
-    struct zk_letter letter;
+    struct zk_request request;
     struct zk_watch *kept = NULL;
 
     if (watch && zk->state == ZK_STATE_UP && !(kept = hf__zk_watch_ref(zk, path))) {
         refuse(zk,
-               &(struct zk_call){ .done = asker->done,
-                                  .subject = asker->subject,
-                                  .word = asker->word,
-                                  .sent_ns = zk_now(zk) },
+               &(struct zk_pending){ .done = asker->done,
+                                     .subject = asker->subject,
+                                     .word = asker->word,
+                                     .sent_ns = zk_now(zk) },
                HF_ENOMEM);
         return;
     }
-    if (!begin(zk, &letter, opcode, path_size(zk, path) + 1, asker)) {
+    if (!begin(zk, &request, opcode, path_size(zk, path) + 1, asker)) {
         hf__zk_watch_unref(zk, kept);
         return;
     }
-    put_path(zk, &letter.out, path);
-    hf__zk_jute_put_bool(&letter.out, watch);
-    letter.call.watch = kept;
+    put_path(zk, &request.out, path);
+    hf__zk_jute_put_bool(&request.out, watch);
+    request.pending.watch = kept;
     if (kept)
         hf__zk_watch_asked(kept);
-    end(zk, &letter);
+    end(zk, &request);
 }
 
 void hf__zk_exists(struct zk *zk, const char *path, bool watch, zk_done *done,
@@ -293,52 +293,52 @@ void hf__zk_children(struct zk *zk, const char *path, bool watch, zk_done *done,
 
 void hf__zk_get_config(struct zk *zk, zk_done *done, void *subject, uint64_t word)
 {
-    struct zk_letter letter;
+    struct zk_request request;
 
-    if (!begin(zk, &letter, ZK_OPCODE_GET, LEN_SIZE + sizeof CONFIG,
+    if (!begin(zk, &request, ZK_OPCODE_GET, LEN_SIZE + sizeof CONFIG,
                &(struct asker){ done, subject, word }))
         return;
-    hf__zk_jute_put_text(&letter.out, CONFIG, sizeof CONFIG - 1);
-    hf__zk_jute_put_bool(&letter.out, false);
-    end(zk, &letter);
+    hf__zk_jute_put_text(&request.out, CONFIG, sizeof CONFIG - 1);
+    hf__zk_jute_put_bool(&request.out, false);
+    end(zk, &request);
 }
 
 void hf__zk_sync(struct zk *zk, const char *path, zk_done *done, void *subject,
                  uint64_t word)
 {
-    struct zk_letter letter;
+    struct zk_request request;
 
-    if (!begin(zk, &letter, ZK_OPCODE_SYNC, path_size(zk, path),
+    if (!begin(zk, &request, ZK_OPCODE_SYNC, path_size(zk, path),
                &(struct asker){ done, subject, word }))
         return;
-    put_path(zk, &letter.out, path);
-    end(zk, &letter);
+    put_path(zk, &request.out, path);
+    end(zk, &request);
 }
 
 void hf__zk_ping(struct zk *zk, zk_done *done, void *subject, uint64_t word)
 {
-    struct zk_letter letter;
+    struct zk_request request;
 
-    if (begin(zk, &letter, ZK_OPCODE_PING, 0, &(struct asker){ done, subject, word }))
-        end(zk, &letter);
+    if (begin(zk, &request, ZK_OPCODE_PING, 0, &(struct asker){ done, subject, word }))
+        end(zk, &request);
 }
 
 void hf__zk_unwatch(struct zk *zk, const char *path)
 {
     struct zk_watch *watch = hf__zk_watch_find(zk, path);
-    struct zk_letter letter;
+    struct zk_request request;
 
     if (!watch || !hf__zk_watch_unwant(watch))
         return;
-    watch->pending++;
-    if (!begin(zk, &letter, ZK_OPCODE_UNWATCH, path_size(zk, path) + LEN_SIZE,
+    watch->refs++;
+    if (!begin(zk, &request, ZK_OPCODE_UNWATCH, path_size(zk, path) + LEN_SIZE,
                &(struct asker){ NULL, NULL, 0 })) {
         watch->set = 0; /* so that it is not set again */
         hf__zk_watch_unref(zk, watch);
         return;
     }
-    put_path(zk, &letter.out, path);
-    hf__zk_jute_put_int(&letter.out, ANY_WATCH);
-    letter.call.watch = watch;
-    end(zk, &letter);
+    put_path(zk, &request.out, path);
+    hf__zk_jute_put_int(&request.out, ANY_WATCH);
+    request.pending.watch = watch;
+    end(zk, &request);
 }
