@@ -102,7 +102,7 @@ static void check_record(enum zk_opcode opcode, struct jute in, struct zk_lists 
 static void check_others(struct jute record)
 {
     struct jute in = record;
-    struct zk_greeting greeting = hf__zk_greeting_read(&in);
+    struct zk_connect_reply greeting = hf__zk_connect_reply_read(&in);
     if (!in.bad)
         check_text(greeting.password, record.at, record.end);
     in = record;

@@ -333,17 +333,17 @@ START_TEST(greetings_of_all_ages)
     hf__zk_jute_put_long(&out, 99);
     hf__zk_jute_put_text(&out, "0123456789abcdef", 16);
     struct jute in = reading(&out);
-    struct zk_greeting greeting = hf__zk_greeting_read(&in);
+    struct zk_connect_reply greeting = hf__zk_connect_reply_read(&in);
     ck_assert(!in.bad && !greeting.read_only);
     ck_assert_int_eq(greeting.timeout_ms, 4000);
     ck_assert_int_eq(greeting.session, 99);
     ck_assert_uint_eq(greeting.password.len, 16);
     hf__zk_jute_put_bool(&out, true);
     in = reading(&out);
-    ck_assert(hf__zk_greeting_read(&in).read_only);
+    ck_assert(hf__zk_connect_reply_read(&in).read_only);
     in = reading(&out);
     in.end -= 2;
-    hf__zk_greeting_read(&in);
+    hf__zk_connect_reply_read(&in);
     ck_assert(in.bad);
 }
 END_TEST

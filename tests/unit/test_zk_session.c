@@ -465,7 +465,7 @@ START_TEST(settling_ends_a_session_that_comes_back)
     STAGE_UNTIL(&stage, stage.downs == 1);
     pass(HF_NS_PER_S);
     peer_accept(&peer, &stage);
-    ck_assert_int_eq(stage.zk->state, ZK_STATE_GREETING);
+    ck_assert_int_eq(stage.zk->state, ZK_STATE_HANDSHAKE);
     ck_assert_int_eq(pthread_create(&thread, NULL, greet_and_end, &peer), 0);
     hf__zk_mute(stage.zk);
     hf__zk_close_wait(stage.zk, time_of.now_ns + 5 * HF_NS_PER_S);

@@ -95,7 +95,7 @@ static void rearm(struct zk *zk)
     else if (zk->state == ZK_STATE_UP)
         at = least(ask_at(zk), late_at(zk));
     else if (zk->state != ZK_STATE_CONNECTING)
-        at = zk->shake_ns;
+        at = zk->handshake_until_ns;
     if (zk->session_id && !zk->over)
         at = least(at, hf__zk_valid_until(zk));
     arm(zk, at);
@@ -215,9 +215,9 @@ static void stream_opened(void *arg)
 {
     struct zk *zk = arg;
 
-    zk->state = ZK_STATE_GREETING;
+    zk->state = ZK_STATE_HANDSHAKE;
     zk->met = true;
-    zk->shake_ns = zk_now(zk) + hf__zk_server_share_ns(zk);
+    zk->handshake_until_ns = zk_now(zk) + hf__zk_server_share_ns(zk);
     rearm(zk);
     hf__zk_handshake_begin(zk);
 }
@@ -303,7 +303,7 @@ static void tick(void *arg)
         if (now >= zk->try_ns && !(zk->parting && !zk->session_id))
             connect_next(zk);
     } else if (zk->state != ZK_STATE_UP && zk->state != ZK_STATE_CONNECTING) {
-        if (now >= zk->shake_ns)
+        if (now >= zk->handshake_until_ns)
             lost_in_silence(zk);
     }
     rearm(zk);
@@ -446,7 +446,7 @@ static void say_end(struct zk *zk)
  * for the first time counts: nobody else could end it. */
 static bool is_on_server(const struct zk *zk)
 {
-    return zk->state == ZK_STATE_GREETING ||
+    return zk->state == ZK_STATE_HANDSHAKE ||
            (zk->session_id && zk->state != ZK_STATE_WAITING);
 }
 

@@ -27,9 +27,9 @@ enum { ZK_PASSWORD_MAX = 64 };
 enum zk_state {
     ZK_STATE_WAITING = 0,
     ZK_STATE_CONNECTING,
-    ZK_STATE_GREETING,
+    ZK_STATE_HANDSHAKE,
     ZK_STATE_AUTH,
-    ZK_STATE_BURYING,
+    ZK_STATE_CLOSING_OLD,
     ZK_STATE_UP,
 };
 
@@ -116,7 +116,7 @@ struct zk {
 
     struct hf_timer timer;
     unsigned attempts; /* rounds since it was up for a while */
-    int64_t up_ns, try_ns, shake_ns;
+    int64_t up_ns, try_ns, handshake_until_ns;
 
     int64_t session_id; /* 0: none */
     bool over;          /* it is, by our clock */
@@ -177,8 +177,8 @@ int hf__zk_server_next(struct zk *zk, const struct hf_stream_user *user, hf_erro
 /* ---- hf__zk_handshake_begin.c ------------------------------------------------------------------ */
 
 void hf__zk_handshake_begin(struct zk *zk); /* the connection is there */
-void hf__zk_greeting_reply(struct zk *zk, struct jute *in); /* the first frame */
-void hf__zk_auth_reply(struct zk *zk, int32_t error);       /* the answer to auth */
+void hf__zk_handshake_reply(struct zk *zk, struct jute *in); /* the first frame */
+void hf__zk_auth_reply(struct zk *zk, int32_t error);        /* the answer to auth */
 
 /* ---- zk_ring.c ------------------------------------------------------------------- */
 

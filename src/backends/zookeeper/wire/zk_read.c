@@ -243,8 +243,8 @@ static void take_reply(struct zk *zk, const struct zk_header *header, struct jut
 
 static void take_frame(struct zk *zk, struct jute *in)
 {
-    if (zk->state == ZK_STATE_GREETING) {
-        hf__zk_greeting_reply(zk, in);
+    if (zk->state == ZK_STATE_HANDSHAKE) {
+        hf__zk_handshake_reply(zk, in);
         return;
     }
     struct zk_header header = hf__zk_header_read(in);

@@ -65,9 +65,9 @@ struct zk_header hf__zk_header_read(struct jute *in)
     return header;
 }
 
-struct zk_greeting hf__zk_greeting_read(struct jute *in)
+struct zk_connect_reply hf__zk_connect_reply_read(struct jute *in)
 {
-    struct zk_greeting greeting = { 0 };
+    struct zk_connect_reply greeting = { 0 };
 
     hf__zk_jute_int(in); /* the protocol's version, 0 since ever */
     greeting.timeout_ms = hf__zk_jute_int(in);

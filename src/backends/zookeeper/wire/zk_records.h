@@ -35,7 +35,7 @@ struct zk_header {
     int32_t error;
 };
 
-struct zk_greeting {
+struct zk_connect_reply {
     int32_t timeout_ms; /* 0 or less: no such session */
     int64_t session;
     struct zk_text password;
@@ -54,7 +54,7 @@ void hf__zk_lists_done(struct zk_lists *lists);
 void hf__zk_lists_trim(struct zk_lists *lists);
 
 struct zk_header hf__zk_header_read(struct jute *in);
-struct zk_greeting hf__zk_greeting_read(struct jute *in);
+struct zk_connect_reply hf__zk_connect_reply_read(struct jute *in);
 
 /* The rest of a reply without an error to a request of that kind. 0, HF_ENOMEM, or
  * HF_EUNREACHABLE: it is none. `ret` points into the input and the lists. */

@@ -19,7 +19,7 @@
 #include <string.h>
 
 enum {
-    GREETING_SIZE = 4 + 4 + 8 + 4 + 8 + 4 + ZK_PASSWORD_MAX + 1,
+    CONNECT_SIZE = 4 + 4 + 8 + 4 + 8 + 4 + ZK_PASSWORD_MAX + 1,
     SESSION_LEAST_MS = 10, /* less cannot be kept alive */
 };
 
@@ -33,8 +33,8 @@ static int32_t wanted_ms(const struct zk *zk)
 
 void hf__zk_handshake_begin(struct zk *zk)
 {
-    char *at = hf__stream_room(zk->stream, GREETING_SIZE);
-    struct jute_out out = { .at = at, .end = at ? at + GREETING_SIZE : NULL };
+    char *at = hf__stream_room(zk->stream, CONNECT_SIZE);
+    struct jute_out out = { .at = at, .end = at ? at + CONNECT_SIZE : NULL };
 
     if (!at) {
         hf__zk_lost_because(zk, HF_ENOMEM, "cannot be greeted: out of memory");
@@ -90,7 +90,7 @@ static void go_on(struct zk *zk)
 }
 
 /* The session that was offered is granted, or a new one is. */
-static void take_session(struct zk *zk, const struct zk_greeting *greeting)
+static void take_session(struct zk *zk, const struct zk_connect_reply *greeting)
 {
     if (greeting->session != zk->session_id) {
         hf__zk_session_expire(zk);
@@ -106,14 +106,14 @@ static void take_session(struct zk *zk, const struct zk_greeting *greeting)
 
 static void end_session(struct zk *zk)
 {
-    zk->state = ZK_STATE_BURYING;
+    zk->state = ZK_STATE_CLOSING_OLD;
     if (hf__zk_request_empty(zk, ZK_OPCODE_CLOSE) != 0)
         hf__zk_lost_because(zk, HF_ENOMEM, "cannot be told the end: out of memory");
 }
 
-void hf__zk_greeting_reply(struct zk *zk, struct jute *in)
+void hf__zk_handshake_reply(struct zk *zk, struct jute *in)
 {
-    struct zk_greeting greeting = hf__zk_greeting_read(in);
+    struct zk_connect_reply greeting = hf__zk_connect_reply_read(in);
     bool none = greeting.timeout_ms < SESSION_LEAST_MS || greeting.session == 0;
 
     if (in->bad || greeting.password.len > ZK_PASSWORD_MAX) {
