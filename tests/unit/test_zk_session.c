@@ -375,9 +375,9 @@ START_TEST(pauses_grow)
     for (int i = 0; i < 24; i++) {
         unsigned attempts = stage.zk->attempts;
         int64_t start = time_of.now_ns;
-        ck_assert_int_ge(stage.zk->try_ns, start);
-        pauses[i] = stage.zk->try_ns - start;
-        time_of.now_ns = stage.zk->try_ns;
+        ck_assert_int_ge(stage.zk->retry_ns, start);
+        pauses[i] = stage.zk->retry_ns - start;
+        time_of.now_ns = stage.zk->retry_ns;
         STAGE_UNTIL(&stage, stage.zk->attempts == attempts + 1);
     }
     ck_assert_int_lt(pauses[0], 60 * HF_NS_PER_MS);

@@ -39,7 +39,7 @@ enum {
     BACKOFF_DOUBLINGS = 6,
     PAUSES = 8, /* that a session which lives has room for */
     LAST_READS = 64,
-    HOPEFUL = 2, /* rounds */
+    LIKELY_ROUNDS = 2, /* rounds */
 };
 
 /* ---- Time ------------------------------------------------------------------------ */
@@ -73,7 +73,8 @@ static int64_t late_at(const struct zk *zk)
 
     if (!oldest)
         return at;
-    int64_t since = oldest->sent_ns > zk->moved_ns ? oldest->sent_ns : zk->moved_ns;
+    int64_t since =
+        oldest->sent_ns > zk->last_reply_ns ? oldest->sent_ns : zk->last_reply_ns;
     return least(at, since + zk->settings.request_ns);
 }
 
@@ -91,12 +92,12 @@ static void rearm(struct zk *zk)
     int64_t at = HF_NEVER; /* CONNECTING: the stream has a deadline of its own */
 
     if (zk->state == ZK_STATE_WAITING)
-        at = zk->try_ns;
+        at = zk->retry_ns;
     else if (zk->state == ZK_STATE_UP)
         at = least(ask_at(zk), late_at(zk));
     else if (zk->state != ZK_STATE_CONNECTING)
         at = zk->handshake_until_ns;
-    if (zk->session_id && !zk->over)
+    if (zk->session_id && !zk->expired)
         at = least(at, hf__zk_valid_until(zk));
     arm(zk, at);
 }
@@ -108,7 +109,7 @@ static int64_t backoff_ns(struct zk *zk)
     int64_t most = least(BACKOFF_FIRST_NS << doublings, BACKOFF_LAST_NS);
     uint32_t random = UINT32_MAX / 2;
 
-    if (zk->session_id && !zk->over)
+    if (zk->session_id && !zk->expired)
         most = least(most, zk->session_ns / PAUSES); /* or it ends in a pause */
     hf__random(&zk->random, &random, sizeof random);
     return most / 2 + (int64_t)(((uint64_t)most / 2 * random) >> 32);
@@ -116,10 +117,10 @@ static int64_t backoff_ns(struct zk *zk)
 
 /* ---- Down ------------------------------------------------------------------------ */
 
-static void hang_up(struct zk *zk)
+static void connection_close(struct zk *zk)
 {
     zk->state = ZK_STATE_WAITING;
-    zk->ending = false;
+    zk->close_sent = false;
     zk->connection++;
     zk->marks = (struct zk_marks){ .first = 0 };
     if (zk->stream)
@@ -127,15 +128,15 @@ static void hang_up(struct zk *zk)
 }
 
 /* The next server now, or after the last one of a round all of them again, later. */
-static void plan(struct zk *zk, int64_t now)
+static void retry_plan(struct zk *zk, int64_t now)
 {
-    zk->try_ns = now;
-    if (zk->round >= zk->server_count) {
-        zk->hopeless = zk->hopeless || !zk->met;
-        zk->try_ns += backoff_ns(zk);
+    zk->retry_ns = now;
+    if (zk->tried >= zk->server_count) {
+        zk->give_up = zk->give_up || !zk->reached;
+        zk->retry_ns += backoff_ns(zk);
         zk->attempts++;
-        zk->round = 0;
-        zk->met = false;
+        zk->tried = 0;
+        zk->reached = false;
     }
     rearm(zk);
 }
@@ -148,8 +149,8 @@ void hf__zk_lost(struct zk *zk, const hf_error *why)
     zk->why = *why;
     if (was_up && now - zk->up_ns > BACKOFF_LAST_NS)
         zk->attempts = 0;
-    hang_up(zk);
-    plan(zk, now);
+    connection_close(zk);
+    retry_plan(zk, now);
     hf__zk_pending_fail_all(zk, &zk->why);
     if (was_up && !zk_is_quiet(zk))
         zk->user->down(zk->session, &zk->why);
@@ -170,11 +171,11 @@ void hf__zk_lost_because(struct zk *zk, int code, const char *what)
  * any of them may then be asked to close it. */
 void hf__zk_session_expire(struct zk *zk)
 {
-    bool tell = zk->told && !zk_is_quiet(zk);
+    bool tell = zk->announced && !zk_is_quiet(zk);
 
-    if (!zk->session_id || zk->over)
+    if (!zk->session_id || zk->expired)
         return;
-    zk->over = true;
+    zk->expired = true;
     zk->last_zxid = 0;
     if (tell)
         zk->user->expired(zk->session);
@@ -185,8 +186,8 @@ void hf__zk_session_expire(struct zk *zk)
 void hf__zk_session_forget(struct zk *zk)
 {
     zk->session_id = 0;
-    zk->over = false;
-    zk->told = false;
+    zk->expired = false;
+    zk->announced = false;
     zk->last_zxid = 0;
     zk->base_ns = 0;
     explicit_bzero(zk->password, sizeof zk->password);
@@ -200,9 +201,9 @@ void hf__zk_ready(struct zk *zk)
 
     zk->state = ZK_STATE_UP;
     zk->up_ns = zk_now(zk);
-    zk->round = zk->server_count; /* when it is lost, there is a pause first */
-    zk->met = true;
-    zk->told = true;
+    zk->tried = zk->server_count; /* when it is lost, there is a pause first */
+    zk->reached = true;
+    zk->announced = true;
     zk->fresh = false;
     rearm(zk);
     if (!zk_is_quiet(zk))
@@ -216,7 +217,7 @@ static void stream_opened(void *arg)
     struct zk *zk = arg;
 
     zk->state = ZK_STATE_HANDSHAKE;
-    zk->met = true;
+    zk->reached = true;
     zk->handshake_until_ns = zk_now(zk) + hf__zk_server_share_ns(zk);
     rearm(zk);
     hf__zk_handshake_begin(zk);
@@ -248,20 +249,20 @@ static void connect_next(struct zk *zk)
     if (rc == 0)
         return;
     if (rc == HF_EURL || rc == HF_EUNSUPPORTED)
-        zk->hopeless = true;
+        zk->give_up = true;
     hf__zk_lost(zk, &why);
 }
 
 /* ---- The timer ------------------------------------------------------------------- */
 
-static void lost_in_silence(struct zk *zk)
+static void lost_without_reply(struct zk *zk)
 {
     hf__zk_lost_because(zk, HF_EUNREACHABLE, "does not answer in time");
 }
 
 /* After a suspend, or on a busy machine, the answer may be there without having been
  * read: a deadline is over only when a look at the stream brings nothing. */
-static void look_after(struct zk *zk, int64_t now)
+static void connection_check(struct zk *zk, int64_t now)
 {
     uint32_t connection = zk->connection;
 
@@ -272,7 +273,7 @@ static void look_after(struct zk *zk, int64_t now)
             return;
     }
     if (now >= late_at(zk)) {
-        lost_in_silence(zk);
+        lost_without_reply(zk);
         return;
     }
     if (now >= ask_at(zk)) {
@@ -281,30 +282,30 @@ static void look_after(struct zk *zk, int64_t now)
     }
 }
 
-static void look_at_session(struct zk *zk, int64_t now)
+static void session_check(struct zk *zk, int64_t now)
 {
-    if (!zk->session_id || zk->over || now < hf__zk_valid_until(zk))
+    if (!zk->session_id || zk->expired || now < hf__zk_valid_until(zk))
         return;
     if (zk->state == ZK_STATE_UP || zk->state == ZK_STATE_AUTH)
-        lost_in_silence(zk);
+        lost_without_reply(zk);
     hf__zk_session_expire(zk);
 }
 
-static void tick(void *arg)
+static void timer_fired(void *arg)
 {
     struct zk *zk = arg;
     int64_t now = zk_now(zk);
 
     arm(zk, HF_NEVER);
     if (zk->state == ZK_STATE_UP)
-        look_after(zk, now);
-    look_at_session(zk, now);
+        connection_check(zk, now);
+    session_check(zk, now);
     if (zk->state == ZK_STATE_WAITING) {
-        if (now >= zk->try_ns && !(zk->parting && !zk->session_id))
+        if (now >= zk->retry_ns && !(zk->closing && !zk->session_id))
             connect_next(zk);
     } else if (zk->state != ZK_STATE_UP && zk->state != ZK_STATE_CONNECTING) {
         if (now >= zk->handshake_until_ns)
-            lost_in_silence(zk);
+            lost_without_reply(zk);
     }
     rearm(zk);
 }
@@ -365,7 +366,7 @@ static int zk_new(struct hf_host *host, const struct zk_settings *settings,
         zk->settings.stream.connect_ns = CONNECT_DEFAULT_NS;
     zk->user = user;
     zk->session = session;
-    zk->timer.callback = tick;
+    zk->timer.callback = timer_fired;
     zk->timer.arg = zk;
     hf__zk_session_forget(zk);
     if (texts_keep(zk) < 0 || host->ops->set_timer(host, &zk->timer, HF_NEVER) < 0)
@@ -375,7 +376,7 @@ static int zk_new(struct hf_host *host, const struct zk_settings *settings,
 }
 
 /* One turn of what the loop would do. */
-static void turn(struct zk *zk, int64_t deadline_ns)
+static void run_once(struct zk *zk, int64_t deadline_ns)
 {
     int64_t until = least(zk->timer.at_ns, deadline_ns);
 
@@ -385,7 +386,7 @@ static void turn(struct zk *zk, int64_t deadline_ns)
         hf__stream_pump(zk->stream, until);
     if (zk->timer.at_ns <= zk_now(zk)) {
         zk->host->ops->stop_timer(zk->host, &zk->timer);
-        tick(zk);
+        timer_fired(zk);
     }
 }
 
@@ -395,8 +396,8 @@ static int wait_until_up(struct zk *zk, hf_error *why)
 
     zk->opening = true;
     connect_next(zk);
-    while (zk->state != ZK_STATE_UP && !zk->hopeless && zk_now(zk) < deadline)
-        turn(zk, deadline);
+    while (zk->state != ZK_STATE_UP && !zk->give_up && zk_now(zk) < deadline)
+        run_once(zk, deadline);
     zk->opening = false;
     if (zk->state == ZK_STATE_UP)
         return 0;
@@ -433,38 +434,40 @@ void hf__zk_mute(struct zk *zk)
 }
 
 /* Once per connection. What was asked before is carried out before. */
-static void say_end(struct zk *zk)
+static void close_send(struct zk *zk)
 {
-    if (zk->state != ZK_STATE_UP || zk->ending)
+    if (zk->state != ZK_STATE_UP || zk->close_sent)
         return;
-    zk->ending = hf__zk_request_empty(zk, ZK_OPCODE_CLOSE) == 0;
-    if (zk->ending)
+    zk->close_sent = hf__zk_request_empty(zk, ZK_OPCODE_CLOSE) == 0;
+    if (zk->close_sent)
         hf__zk_flush_now(zk);
 }
 
 /* A session is there, or about to be, and so is a server to end it. One that is greeted
  * for the first time counts: nobody else could end it. */
-static bool is_on_server(const struct zk *zk)
+static bool session_is_open(const struct zk *zk)
 {
     return zk->state == ZK_STATE_HANDSHAKE ||
            (zk->session_id && zk->state != ZK_STATE_WAITING);
 }
 
 /* The connection was lost a moment ago: the pauses are short, and servers are there. */
-static bool is_hopeful(const struct zk *zk)
+static bool reconnect_is_likely(const struct zk *zk)
 {
-    return zk->session_id && zk->state == ZK_STATE_WAITING && zk->attempts <= HOPEFUL;
+    return zk->session_id && zk->state == ZK_STATE_WAITING &&
+           zk->attempts <= LIKELY_ROUNDS;
 }
 
 /* Without reading on until the server hangs up its last events would lie unread in the
  * socket, and closing that would throw away what the server has not read yet. */
 void hf__zk_close_wait(struct zk *zk, int64_t deadline_ns)
 {
-    zk->parting = true;
-    say_end(zk);
-    while ((is_on_server(zk) || is_hopeful(zk)) && zk_now(zk) < deadline_ns) {
-        turn(zk, deadline_ns);
-        say_end(zk);
+    zk->closing = true;
+    close_send(zk);
+    while ((session_is_open(zk) || reconnect_is_likely(zk)) &&
+           zk_now(zk) < deadline_ns) {
+        run_once(zk, deadline_ns);
+        close_send(zk);
     }
 }
 
@@ -473,7 +476,7 @@ void hf__zk_close(struct zk *zk, bool forked)
     if (!zk)
         return;
     if (!forked)
-        say_end(zk);
+        close_send(zk);
     zk->host->ops->stop_timer(zk->host, &zk->timer);
     hf__zk_servers_done(zk, forked);
     hf__zk_watches_done(zk);
@@ -495,7 +498,7 @@ bool hf__zk_is_up(const struct zk *zk)
 
 int64_t hf__zk_session_id(const struct zk *zk)
 {
-    return zk->over ? 0 : zk->session_id;
+    return zk->expired ? 0 : zk->session_id;
 }
 
 int64_t hf__zk_session_ns(const struct zk *zk)
@@ -505,5 +508,5 @@ int64_t hf__zk_session_ns(const struct zk *zk)
 
 int64_t hf__zk_valid_until(const struct zk *zk)
 {
-    return zk->session_id && !zk->over ? zk->base_ns + zk->session_ns : 0;
+    return zk->session_id && !zk->expired ? zk->base_ns + zk->session_ns : 0;
 }

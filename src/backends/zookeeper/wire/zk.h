@@ -81,7 +81,7 @@ struct zk_reply {
     const struct zk_text *paths; /* multi: one per operation, "" but for creates */
 };
 
-typedef void zk_done(void *session, void *subject, uint64_t word,
+typedef void zk_done(void *session, void *subject, uint64_t tag,
                      const struct zk_reply *reply, int64_t sent_ns,
                      const hf_error *why);
 
@@ -148,27 +148,27 @@ void hf__zk_gather(struct zk *zk);
 void hf__zk_flush(struct zk *zk);
 
 void hf__zk_create(struct zk *zk, const char *path, const void *data, size_t len,
-                   enum zk_mode mode, zk_done *done, void *subject, uint64_t word);
+                   enum zk_mode mode, zk_done *done, void *subject, uint64_t tag);
 void hf__zk_delete(struct zk *zk, const char *path, int32_t version, zk_done *done,
-                   void *subject, uint64_t word);
+                   void *subject, uint64_t tag);
 void hf__zk_exists(struct zk *zk, const char *path, bool watch, zk_done *done,
-                   void *subject, uint64_t word);
+                   void *subject, uint64_t tag);
 void hf__zk_get(struct zk *zk, const char *path, bool watch, zk_done *done,
-                void *subject, uint64_t word);
+                void *subject, uint64_t tag);
 void hf__zk_children(struct zk *zk, const char *path, bool watch, zk_done *done,
-                     void *subject, uint64_t word);
+                     void *subject, uint64_t tag);
 void hf__zk_set(struct zk *zk, const char *path, const void *data, size_t len,
-                int32_t version, zk_done *done, void *subject, uint64_t word);
+                int32_t version, zk_done *done, void *subject, uint64_t tag);
 void hf__zk_sync(struct zk *zk, const char *path, zk_done *done, void *subject,
-                 uint64_t word);
+                 uint64_t tag);
 /* What the ensemble says of its servers, wherever the chroot is; no data: it is one. */
-void hf__zk_get_config(struct zk *zk, zk_done *done, void *subject, uint64_t word);
-void hf__zk_ping(struct zk *zk, zk_done *done, void *subject, uint64_t word);
+void hf__zk_get_config(struct zk *zk, zk_done *done, void *subject, uint64_t tag);
+void hf__zk_ping(struct zk *zk, zk_done *done, void *subject, uint64_t tag);
 
 /* The folder `path` and all that is missing above it, parts of the chroot included,
  * in one flight. The answer is that of the last one: ZK_OK or ZK_NODEEXISTS. */
 void hf__zk_make_folder(struct zk *zk, const char *path, zk_done *done, void *subject,
-                        uint64_t word);
+                        uint64_t tag);
 
 struct zk_op {
     enum { ZK_OP_CREATE = 1, ZK_OP_DELETE, ZK_OP_SET, ZK_OP_CHECK } what;
@@ -179,7 +179,7 @@ struct zk_op {
     int32_t version;
 };
 void hf__zk_multi(struct zk *zk, const struct zk_op *ops, size_t count, zk_done *done,
-                  void *subject, uint64_t word);
+                  void *subject, uint64_t tag);
 
 /* Takes our watch of that path off the server's hands. Counted: a call with `watch`
  * that was answered without one (ZK_NONODE but for exists), or whose event has come,

@@ -68,7 +68,7 @@ static int put_auth(struct zk *zk)
     return 0;
 }
 
-static void come_up(struct zk *zk)
+static void connection_up(struct zk *zk)
 {
     if (hf__zk_watches_restore(zk) != 0)
         hf__zk_lost_because(zk, HF_ENOMEM,
@@ -77,10 +77,10 @@ static void come_up(struct zk *zk)
         hf__zk_ready(zk);
 }
 
-static void go_on(struct zk *zk)
+static void auth_or_up(struct zk *zk)
 {
     if (!*zk->settings.auth) {
-        come_up(zk);
+        connection_up(zk);
         return;
     }
     zk->state = ZK_STATE_AUTH;
@@ -90,21 +90,21 @@ static void go_on(struct zk *zk)
 }
 
 /* The session that was offered is granted, or a new one is. */
-static void take_session(struct zk *zk, const struct zk_connect_reply *greeting)
+static void session_take(struct zk *zk, const struct zk_connect_reply *reply)
 {
-    if (greeting->session != zk->session_id) {
+    if (reply->session != zk->session_id) {
         hf__zk_session_expire(zk);
         hf__zk_session_forget(zk);
-        zk->session_id = greeting->session;
+        zk->session_id = reply->session;
         zk->fresh = true;
     }
-    memcpy(zk->password, greeting->password.at, greeting->password.len);
-    zk->password_len = greeting->password.len;
-    zk->session_ns = greeting->timeout_ms * HF_NS_PER_MS;
+    memcpy(zk->password, reply->password.at, reply->password.len);
+    zk->password_len = reply->password.len;
+    zk->session_ns = reply->timeout_ms * HF_NS_PER_MS;
     zk->base_ns = zk->asked_ns; /* the leader was asked for it */
 }
 
-static void end_session(struct zk *zk)
+static void old_session_close(struct zk *zk)
 {
     zk->state = ZK_STATE_CLOSING_OLD;
     if (hf__zk_request_empty(zk, ZK_OPCODE_CLOSE) != 0)
@@ -113,36 +113,36 @@ static void end_session(struct zk *zk)
 
 void hf__zk_handshake_reply(struct zk *zk, struct jute *in)
 {
-    struct zk_connect_reply greeting = hf__zk_connect_reply_read(in);
-    bool none = greeting.timeout_ms < SESSION_LEAST_MS || greeting.session == 0;
+    struct zk_connect_reply reply = hf__zk_connect_reply_read(in);
+    bool none = reply.timeout_ms < SESSION_LEAST_MS || reply.session == 0;
 
-    if (in->bad || greeting.password.len > ZK_PASSWORD_MAX) {
-        zk->met = false;
+    if (in->bad || reply.password.len > ZK_PASSWORD_MAX) {
+        zk->reached = false;
         hf__zk_lost_because(zk, HF_EUNREACHABLE, "does not speak ZooKeeper's protocol");
     } else if (none && zk->session_id) {
         hf__zk_session_expire(zk);
         hf__zk_session_forget(zk);
-        zk->round = 0;
+        zk->tried = 0;
         hf__zk_lost_because(zk, HF_EUNREACHABLE, "has ended the session");
     } else if (none) {
         hf__zk_lost_because(zk, HF_EUNREACHABLE, "gives no session");
-    } else if (greeting.read_only) {
+    } else if (reply.read_only) {
         hf__zk_lost_because(zk, HF_EUNREACHABLE,
                             "only reads: it is cut off from others");
-    } else if (zk->over && greeting.session == zk->session_id) {
-        end_session(zk);
+    } else if (zk->expired && reply.session == zk->session_id) {
+        old_session_close(zk);
     } else {
-        take_session(zk, &greeting);
-        go_on(zk);
+        session_take(zk, &reply);
+        auth_or_up(zk);
     }
 }
 
 void hf__zk_auth_reply(struct zk *zk, int32_t error)
 {
     if (error == ZK_OK) {
-        come_up(zk);
+        connection_up(zk);
         return;
     }
-    zk->hopeless = true;
+    zk->give_up = true;
     hf__zk_lost_because(zk, HF_EREFUSED, "does not accept the password");
 }

@@ -100,7 +100,7 @@ int64_t hf__zk_server_share_ns(const struct zk *zk)
 int hf__zk_server_next(struct zk *zk, const struct hf_stream_user *user, hf_error *why)
 {
     zk->server_at = (zk->server_at + 1) % zk->server_count;
-    zk->round++;
+    zk->tried++;
     struct zk_server *server = &zk->servers[zk->server_at];
     struct hf_stream_settings settings = zk->settings.stream;
     int rc = 0;

@@ -40,11 +40,11 @@ enum { ZK_WATCH_DATA = 1, ZK_WATCH_EXIST = 2, ZK_WATCH_CHILD = 4 };
 struct zk_watch {
     struct zk_watch *next; /* in its bucket, or among the spare ones */
     uint32_t hash, len, room;
-    uint32_t wanted; /* calls that set it and are not taken back */
-    uint32_t asking; /* of these, calls under way */
-    uint32_t refs;   /* holds: calls under way that point here, and the like */
-    uint8_t set;     /* what the server has, by what has been read */
-    char path[];     /* as the server knows it */
+    uint32_t wanted;    /* calls that set it and are not taken back */
+    uint32_t requested; /* of these, calls under way */
+    uint32_t refs;      /* holds: calls under way that point here, and the like */
+    uint8_t set;        /* what the server has, by what has been read */
+    char path[];        /* as the server knows it */
 };
 
 struct zk_watches {
@@ -57,7 +57,7 @@ struct zk_watches {
 struct zk_pending {
     zk_done *done; /* NULL: nobody wants to know */
     void *subject;
-    uint64_t word;
+    uint64_t tag;
     int64_t sent_ns;
     struct zk_watch *watch; /* set or taken off by this one */
     uint32_t count;         /* operations of a multi */
@@ -102,26 +102,26 @@ struct zk {
     struct zk_server *servers;
     size_t server_count;
     size_t server_at;         /* the one in use, or tried last */
-    size_t round;             /* how many were tried since the last pause */
-    bool met;                 /* one of them has taken the connection */
+    size_t tried;             /* how many were tried since the last pause */
+    bool reached;             /* one of them has taken the connection */
     struct hf_stream *stream; /* of the one in use */
 
     enum zk_state state;
-    uint32_t connection;    /* how often one was lost: tells whether a callback did */
-    bool opening, hopeless; /* inside of hf__zk_open(), and waiting will not help */
+    uint32_t connection;   /* how often one was lost: tells whether a callback did */
+    bool opening, give_up; /* inside of hf__zk_open(), and waiting will not help */
     bool muted;
-    bool ending;  /* the server has been told, on this connection */
-    bool parting; /* hf__zk_close_wait() was called: no session after this one */
-    hf_error why; /* the last reason to be down */
+    bool close_sent; /* the server has been told, on this connection */
+    bool closing;    /* hf__zk_close_wait() was called: no session after this one */
+    hf_error why;    /* the last reason to be down */
 
     struct hf_timer timer;
     unsigned attempts; /* rounds since it was up for a while */
-    int64_t up_ns, try_ns, handshake_until_ns;
+    int64_t up_ns, retry_ns, handshake_until_ns;
 
     int64_t session_id; /* 0: none */
-    bool over;          /* it is, by our clock */
+    bool expired;       /* it is, by our clock */
     bool fresh;         /* the user has not been told of this one */
-    bool told;          /* the user has, and must be told of its end */
+    bool announced;     /* the user has, and must be told of its end */
     char password[ZK_PASSWORD_MAX];
     size_t password_len;
     int64_t session_ns; /* granted */
@@ -132,7 +132,7 @@ struct zk {
 
     int32_t xid;
     struct zk_ring ring;
-    int64_t moved_ns; /* a reply came, and others were still to come */
+    int64_t last_reply_ns; /* a reply came, and others were still to come */
     unsigned
         gathering; /* inside of a read, or between hf__zk_gather() and hf__zk_flush() */
     struct zk_lists lists;

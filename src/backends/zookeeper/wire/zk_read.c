@@ -28,9 +28,9 @@
 
 #include <string.h>
 
-static void garbage(struct zk *zk, const char *what)
+static void protocol_error(struct zk *zk, const char *what)
 {
-    zk->met = false; /* to open, it is as good as not there */
+    zk->reached = false; /* to open, it is as good as not there */
     hf__zk_lost_because(zk, HF_EUNREACHABLE, what);
 }
 
@@ -62,7 +62,7 @@ static void take_event(struct zk *zk, struct jute *in)
     struct zk_text path = hf__zk_jute_text(in);
 
     if (in->bad) {
-        garbage(zk, "sent an event that is none");
+        protocol_error(zk, "sent an event that is none");
         return;
     }
     if (zk->state != ZK_STATE_UP || type < ZK_CREATED || type > ZK_CHILD)
@@ -106,7 +106,7 @@ static int decode(struct zk *zk, const struct zk_pending *pending, struct jute *
 }
 
 /* The follower knows of the session; not by a password, which is no request to it. */
-static void mark(struct zk *zk, const struct zk_pending *pending)
+static void mark_add(struct zk *zk, const struct zk_pending *pending)
 {
     struct zk_marks *marks = &zk->marks;
     const struct zk_mark *last = &marks->at[(marks->end - 1) % ZK_MARKS_MAX];
@@ -123,7 +123,7 @@ static void mark(struct zk *zk, const struct zk_pending *pending)
 
 /* Whether this is the leader's answer. Followers refuse by themselves, too (for want of
  * rights, or of time), but not with one of these errors. */
-static bool is_led(const struct zk_pending *pending, int32_t error)
+static bool is_leader_reply(const struct zk_pending *pending, int32_t error)
 {
     switch (pending->opcode) {
     case ZK_OPCODE_CREATE2:
@@ -139,13 +139,14 @@ static bool is_led(const struct zk_pending *pending, int32_t error)
     }
 }
 
-static void prove(struct zk *zk, const struct zk_pending *pending, int32_t error)
+static void session_prove(struct zk *zk, const struct zk_pending *pending,
+                          int32_t error)
 {
     struct zk_marks *marks = &zk->marks;
     int64_t before = pending->sent_ns - zk->session_ns / 4;
 
-    mark(zk, pending);
-    if (!is_led(pending, error))
+    mark_add(zk, pending);
+    if (!is_leader_reply(pending, error))
         return;
     if (zk->asked_ns < pending->sent_ns)
         zk->asked_ns = pending->sent_ns;
@@ -167,13 +168,13 @@ static void answer(struct zk *zk, const struct zk_pending *pending,
 }
 
 /* The answer to a request of the client's own. */
-static void settle(struct zk *zk, const struct zk_pending *pending, int32_t error)
+static void own_reply(struct zk *zk, const struct zk_pending *pending, int32_t error)
 {
     if (pending->opcode == ZK_OPCODE_AUTH) {
         hf__zk_auth_reply(zk, error);
     } else if (pending->opcode == ZK_OPCODE_CLOSE) {
         hf__zk_session_forget(zk);
-        zk->round = 0;
+        zk->tried = 0;
         hf__zk_lost_because(zk, HF_EUNREACHABLE, "has ended the session as asked");
     } else if (error != ZK_OK) {
         hf__zk_lost_because(zk, HF_EUNREACHABLE, "does not set the watches again");
@@ -193,7 +194,7 @@ static bool is_end(int32_t error)
            error == ZK_NOTREADONLY;
 }
 
-static void take_end(struct zk *zk, int32_t error)
+static void session_ended(struct zk *zk, int32_t error)
 {
     if (error == ZK_SESSIONMOVED) {
         hf__zk_lost_because(zk, HF_EUNREACHABLE, "has given the session away");
@@ -213,7 +214,7 @@ static void take_reply(struct zk *zk, const struct zk_header *header, struct jut
     const struct zk_pending *oldest = hf__zk_ring_oldest(&zk->ring);
 
     if (zk->ring.first == zk->ring.flushed || oldest->xid != header->xid) {
-        garbage(zk, "answered what nobody asked");
+        protocol_error(zk, "answered what nobody asked");
         return;
     }
     int rc = header->zxid < 0 ? HF_EUNREACHABLE : decode(zk, oldest, in, &reply);
@@ -222,21 +223,21 @@ static void take_reply(struct zk *zk, const struct zk_header *header, struct jut
         return;
     }
     if (rc != 0) {
-        garbage(zk, "sent a reply that is none");
+        protocol_error(zk, "sent a reply that is none");
         return;
     }
     struct zk_pending pending = hf__zk_ring_pop(&zk->ring);
     bool ends = is_end(header->error);
     if (!ends)
-        prove(zk, &pending, header->error);
+        session_prove(zk, &pending, header->error);
     if (!ends && zk->last_zxid < header->zxid)
         zk->last_zxid = header->zxid;
     if (is_own(&pending) && !ends)
-        settle(zk, &pending, header->error);
+        own_reply(zk, &pending, header->error);
     else
         answer(zk, &pending, &reply);
     if (ends)
-        take_end(zk, header->error);
+        session_ended(zk, header->error);
 }
 
 /* ---- Frames ---------------------------------------------------------------------- */
@@ -249,7 +250,7 @@ static void take_frame(struct zk *zk, struct jute *in)
     }
     struct zk_header header = hf__zk_header_read(in);
     if (in->bad)
-        garbage(zk, "sent a reply that is none");
+        protocol_error(zk, "sent a reply that is none");
     else if (header.xid == ZK_XID_EVENT)
         take_event(zk, in);
     else
@@ -275,7 +276,7 @@ static void read_all(struct zk *zk)
             return;
     }
     if (state == JUTE_BAD)
-        garbage(zk, "does not speak ZooKeeper's protocol");
+        protocol_error(zk, "does not speak ZooKeeper's protocol");
     else
         hf__stream_consume(stream, done);
 }
@@ -288,7 +289,7 @@ void hf__zk_read(struct zk *zk)
     read_all(zk);
     zk->gathering--;
     if (zk->ring.first != first && hf__zk_ring_oldest(&zk->ring))
-        zk->moved_ns = zk_now(zk);
+        zk->last_reply_ns = zk_now(zk);
     if (zk->connection == connection)
         hf__zk_flush_soon(zk);
     hf__zk_lists_trim(&zk->lists);

@@ -67,15 +67,15 @@ struct zk_header hf__zk_header_read(struct jute *in)
 
 struct zk_connect_reply hf__zk_connect_reply_read(struct jute *in)
 {
-    struct zk_connect_reply greeting = { 0 };
+    struct zk_connect_reply reply = { 0 };
 
     hf__zk_jute_int(in); /* the protocol's version, 0 since ever */
-    greeting.timeout_ms = hf__zk_jute_int(in);
-    greeting.session = hf__zk_jute_long(in);
-    greeting.password = hf__zk_jute_text(in);
+    reply.timeout_ms = hf__zk_jute_int(in);
+    reply.session = hf__zk_jute_long(in);
+    reply.password = hf__zk_jute_text(in);
     if (!in->bad && in->at < in->end)
-        greeting.read_only = hf__zk_jute_bool(in);
-    return greeting;
+        reply.read_only = hf__zk_jute_bool(in);
+    return reply;
 }
 
 /* Transactions are counted from 1 on. Only nodes that are older than all of them, such

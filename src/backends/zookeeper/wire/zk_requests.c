@@ -25,10 +25,10 @@ enum {
 
 static const char CONFIG[] = "/zookeeper/config";
 
-struct asker {
+struct reply_to {
     zk_done *done;
     void *subject;
-    uint64_t word;
+    uint64_t tag;
 };
 
 /* ---- Paths ----------------------------------------------------------------------- */
@@ -68,13 +68,13 @@ static void refuse(struct zk *zk, const struct zk_pending *pending, int code)
 
 /* False: it was answered. */
 static bool begin(struct zk *zk, struct zk_request *request, enum zk_opcode opcode,
-                  size_t size, const struct asker *asker)
+                  size_t size, const struct reply_to *reply_to)
 {
     int rc = 0;
 
-    request->pending = (struct zk_pending){ .done = asker->done,
-                                            .subject = asker->subject,
-                                            .word = asker->word };
+    request->pending = (struct zk_pending){ .done = reply_to->done,
+                                            .subject = reply_to->subject,
+                                            .tag = reply_to->tag };
     if (zk->state != ZK_STATE_UP)
         rc = HF_EUNREACHABLE;
     else if (size + LEN_SIZE + LEN_SIZE > JUTE_REQUEST_MAX)
@@ -116,14 +116,14 @@ static void put_node(const struct zk *zk, struct jute_out *out, const void *data
 }
 
 void hf__zk_create(struct zk *zk, const char *path, const void *data, size_t len,
-                   enum zk_mode mode, zk_done *done, void *subject, uint64_t word)
+                   enum zk_mode mode, zk_done *done, void *subject, uint64_t tag)
 {
     struct zk_request request;
     size_t size = path_size(zk, path) + LEN_SIZE + len + ACL_SIZE + LEN_SIZE;
     enum zk_opcode opcode =
         mode == ZK_CONTAINER ? ZK_OPCODE_CONTAINER : ZK_OPCODE_CREATE2;
 
-    if (!begin(zk, &request, opcode, size, &(struct asker){ done, subject, word }))
+    if (!begin(zk, &request, opcode, size, &(struct reply_to){ done, subject, tag }))
         return;
     put_path(zk, &request.out, path);
     put_node(zk, &request.out, data, len, mode);
@@ -132,7 +132,7 @@ void hf__zk_create(struct zk *zk, const char *path, const void *data, size_t len
 
 /* The folder whose path is the first `len` bytes of chroot and path together. */
 static bool make_one(struct zk *zk, const char *path, size_t len,
-                     const struct asker *asker)
+                     const struct reply_to *reply_to)
 {
     size_t head = len < zk->chroot_len ? len : zk->chroot_len;
     size_t size = LEN_SIZE + len + LEN_SIZE + ACL_SIZE + LEN_SIZE;
@@ -140,7 +140,7 @@ static bool make_one(struct zk *zk, const char *path, size_t len,
     bool keep = zk->settings.keep_folders;
     enum zk_opcode opcode = keep ? ZK_OPCODE_CREATE2 : ZK_OPCODE_CONTAINER;
 
-    if (!begin(zk, &request, opcode, size, asker))
+    if (!begin(zk, &request, opcode, size, reply_to))
         return false;
     hf__zk_jute_put_joined(&request.out, zk->settings.chroot, head, path, len - head);
     put_node(zk, &request.out, "", 0, keep ? ZK_PERSISTENT : ZK_CONTAINER);
@@ -149,7 +149,7 @@ static bool make_one(struct zk *zk, const char *path, size_t len,
 }
 
 void hf__zk_make_folder(struct zk *zk, const char *path, zk_done *done, void *subject,
-                        uint64_t word)
+                        uint64_t tag)
 {
     const char *chroot = zk->settings.chroot;
     size_t len = zk->chroot_len + tail_of(zk, path);
@@ -159,21 +159,21 @@ void hf__zk_make_folder(struct zk *zk, const char *path, zk_done *done, void *su
     for (size_t i = 1; i < len && fine; i++) {
         char c = i < zk->chroot_len ? chroot[i] : path[i - zk->chroot_len];
         if (c == '/')
-            fine = make_one(zk, path, i, &(struct asker){ NULL, NULL, 0 });
+            fine = make_one(zk, path, i, &(struct reply_to){ NULL, NULL, 0 });
     }
-    make_one(zk, path, len, &(struct asker){ done, subject, word });
+    make_one(zk, path, len, &(struct reply_to){ done, subject, tag });
     hf__zk_flush(zk);
 }
 
 /* ---- Changing -------------------------------------------------------------------- */
 
 void hf__zk_delete(struct zk *zk, const char *path, int32_t version, zk_done *done,
-                   void *subject, uint64_t word)
+                   void *subject, uint64_t tag)
 {
     struct zk_request request;
 
     if (!begin(zk, &request, ZK_OPCODE_DELETE, path_size(zk, path) + LEN_SIZE,
-               &(struct asker){ done, subject, word }))
+               &(struct reply_to){ done, subject, tag }))
         return;
     put_path(zk, &request.out, path);
     hf__zk_jute_put_int(&request.out, version);
@@ -181,13 +181,13 @@ void hf__zk_delete(struct zk *zk, const char *path, int32_t version, zk_done *do
 }
 
 void hf__zk_set(struct zk *zk, const char *path, const void *data, size_t len,
-                int32_t version, zk_done *done, void *subject, uint64_t word)
+                int32_t version, zk_done *done, void *subject, uint64_t tag)
 {
     struct zk_request request;
     size_t size = path_size(zk, path) + LEN_SIZE + len + LEN_SIZE;
 
     if (!begin(zk, &request, ZK_OPCODE_SET, size,
-               &(struct asker){ done, subject, word }))
+               &(struct reply_to){ done, subject, tag }))
         return;
     put_path(zk, &request.out, path);
     hf__zk_jute_put_text(&request.out, data, len);
@@ -227,7 +227,7 @@ static void put_op(const struct zk *zk, struct jute_out *out, const struct zk_op
 }
 
 void hf__zk_multi(struct zk *zk, const struct zk_op *ops, size_t count, zk_done *done,
-                  void *subject, uint64_t word)
+                  void *subject, uint64_t tag)
 {
     struct zk_request request;
     size_t size = MULTI_SIZE;
@@ -235,7 +235,7 @@ void hf__zk_multi(struct zk *zk, const struct zk_op *ops, size_t count, zk_done 
     for (size_t i = 0; i < count; i++)
         size += op_size(zk, &ops[i]);
     if (!begin(zk, &request, ZK_OPCODE_MULTI, size,
-               &(struct asker){ done, subject, word }))
+               &(struct reply_to){ done, subject, tag }))
         return;
     for (size_t i = 0; i < count; i++)
         put_op(zk, &request.out, &ops[i]);
@@ -247,21 +247,21 @@ void hf__zk_multi(struct zk *zk, const struct zk_op *ops, size_t count, zk_done 
 /* ---- Looking --------------------------------------------------------------------- */
 
 static void look(struct zk *zk, enum zk_opcode opcode, const char *path, bool watch,
-                 const struct asker *asker)
+                 const struct reply_to *reply_to)
 {
     struct zk_request request;
     struct zk_watch *kept = NULL;
 
     if (watch && zk->state == ZK_STATE_UP && !(kept = hf__zk_watch_ref(zk, path))) {
         refuse(zk,
-               &(struct zk_pending){ .done = asker->done,
-                                     .subject = asker->subject,
-                                     .word = asker->word,
+               &(struct zk_pending){ .done = reply_to->done,
+                                     .subject = reply_to->subject,
+                                     .tag = reply_to->tag,
                                      .sent_ns = zk_now(zk) },
                HF_ENOMEM);
         return;
     }
-    if (!begin(zk, &request, opcode, path_size(zk, path) + 1, asker)) {
+    if (!begin(zk, &request, opcode, path_size(zk, path) + 1, reply_to)) {
         hf__zk_watch_unref(zk, kept);
         return;
     }
@@ -274,29 +274,30 @@ static void look(struct zk *zk, enum zk_opcode opcode, const char *path, bool wa
 }
 
 void hf__zk_exists(struct zk *zk, const char *path, bool watch, zk_done *done,
-                   void *subject, uint64_t word)
+                   void *subject, uint64_t tag)
 {
-    look(zk, ZK_OPCODE_EXISTS, path, watch, &(struct asker){ done, subject, word });
+    look(zk, ZK_OPCODE_EXISTS, path, watch, &(struct reply_to){ done, subject, tag });
 }
 
 void hf__zk_get(struct zk *zk, const char *path, bool watch, zk_done *done,
-                void *subject, uint64_t word)
+                void *subject, uint64_t tag)
 {
-    look(zk, ZK_OPCODE_GET, path, watch, &(struct asker){ done, subject, word });
+    look(zk, ZK_OPCODE_GET, path, watch, &(struct reply_to){ done, subject, tag });
 }
 
 void hf__zk_children(struct zk *zk, const char *path, bool watch, zk_done *done,
-                     void *subject, uint64_t word)
+                     void *subject, uint64_t tag)
 {
-    look(zk, ZK_OPCODE_CHILDREN2, path, watch, &(struct asker){ done, subject, word });
+    look(zk, ZK_OPCODE_CHILDREN2, path, watch,
+         &(struct reply_to){ done, subject, tag });
 }
 
-void hf__zk_get_config(struct zk *zk, zk_done *done, void *subject, uint64_t word)
+void hf__zk_get_config(struct zk *zk, zk_done *done, void *subject, uint64_t tag)
 {
     struct zk_request request;
 
     if (!begin(zk, &request, ZK_OPCODE_GET, LEN_SIZE + sizeof CONFIG,
-               &(struct asker){ done, subject, word }))
+               &(struct reply_to){ done, subject, tag }))
         return;
     hf__zk_jute_put_text(&request.out, CONFIG, sizeof CONFIG - 1);
     hf__zk_jute_put_bool(&request.out, false);
@@ -304,22 +305,23 @@ void hf__zk_get_config(struct zk *zk, zk_done *done, void *subject, uint64_t wor
 }
 
 void hf__zk_sync(struct zk *zk, const char *path, zk_done *done, void *subject,
-                 uint64_t word)
+                 uint64_t tag)
 {
     struct zk_request request;
 
     if (!begin(zk, &request, ZK_OPCODE_SYNC, path_size(zk, path),
-               &(struct asker){ done, subject, word }))
+               &(struct reply_to){ done, subject, tag }))
         return;
     put_path(zk, &request.out, path);
     end(zk, &request);
 }
 
-void hf__zk_ping(struct zk *zk, zk_done *done, void *subject, uint64_t word)
+void hf__zk_ping(struct zk *zk, zk_done *done, void *subject, uint64_t tag)
 {
     struct zk_request request;
 
-    if (begin(zk, &request, ZK_OPCODE_PING, 0, &(struct asker){ done, subject, word }))
+    if (begin(zk, &request, ZK_OPCODE_PING, 0,
+              &(struct reply_to){ done, subject, tag }))
         end(zk, &request);
 }
 
@@ -332,7 +334,7 @@ void hf__zk_unwatch(struct zk *zk, const char *path)
         return;
     watch->refs++;
     if (!begin(zk, &request, ZK_OPCODE_UNWATCH, path_size(zk, path) + LEN_SIZE,
-               &(struct asker){ NULL, NULL, 0 })) {
+               &(struct reply_to){ NULL, NULL, 0 })) {
         watch->set = 0; /* so that it is not set again */
         hf__zk_watch_unref(zk, watch);
         return;

@@ -61,7 +61,7 @@ void hf__zk_pending_answer(struct zk *zk, const struct zk_pending *pending,
                            const struct zk_reply *reply, const hf_error *why)
 {
     if (pending->done)
-        pending->done(zk->session, pending->subject, pending->word, reply,
+        pending->done(zk->session, pending->subject, pending->tag, reply,
                       pending->sent_ns, why);
 }
 

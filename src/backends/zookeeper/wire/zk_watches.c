@@ -179,14 +179,14 @@ void hf__zk_watch_unref(struct zk *zk, struct zk_watch *watch)
 void hf__zk_watch_asked(struct zk_watch *watch)
 {
     watch->wanted++;
-    watch->asking++;
+    watch->requested++;
 }
 
 bool hf__zk_watch_unwant(struct zk_watch *watch)
 {
     if (watch->wanted)
         watch->wanted--;
-    return watch->wanted == 0 && (watch->set || watch->asking);
+    return watch->wanted == 0 && (watch->set || watch->requested);
 }
 
 /* What a call has set, by its answer. */
@@ -208,7 +208,7 @@ void hf__zk_watch_answered(struct zk *zk, const struct zk_pending *pending,
         watch->set = 0;
     } else {
         uint8_t set = reply ? set_by(pending, reply->error) : 0;
-        watch->asking--;
+        watch->requested--;
         watch->set |= set;
         if (!set && watch->wanted)
             watch->wanted--;
@@ -231,7 +231,7 @@ void hf__zk_watch_fired(struct zk *zk, enum zk_event_type type, struct zk_text p
         return;
     watch->set &= (uint8_t)~ends[type];
     if (!watch->set)
-        watch->wanted = watch->asking;
+        watch->wanted = watch->requested;
     drop_if_idle(&zk->watches, watch);
 }
 
