@@ -12,8 +12,9 @@
 
 #include "../../base/error.h"
 
-static int cell_get(struct keeper *me, struct hf_request *request, const char *folder,
-                    const struct zk_reply *found, struct plan *plan, hf_error *why)
+static int cell_get(struct zk_session *me, struct hf_request *request,
+                    const char *folder, const struct zk_reply *found, struct plan *plan,
+                    hf_error *why)
 {
     (void)folder;
     if (!found)
@@ -26,8 +27,9 @@ static int cell_get(struct keeper *me, struct hf_request *request, const char *f
     return 0;
 }
 
-static int cell_set(struct keeper *me, struct hf_request *request, const char *folder,
-                    const struct zk_reply *found, struct plan *plan, hf_error *why)
+static int cell_set(struct zk_session *me, struct hf_request *request,
+                    const char *folder, const struct zk_reply *found, struct plan *plan,
+                    hf_error *why)
 {
     (void)me;
     uint64_t version = found ? (uint64_t)found->stat.mzxid : 0;
@@ -45,7 +47,7 @@ static int cell_set(struct keeper *me, struct hf_request *request, const char *f
     return 0;
 }
 
-void hf__zk_cell_ask(struct keeper *me, struct hf_request *request)
+void hf__zk_cell_ask(struct zk_session *me, struct hf_request *request)
 {
     static const struct change_verb get = { NODE_CELL, HF_CELL, cell_get };
     static const struct change_verb set = { NODE_CELL, HF_CELL, cell_set };

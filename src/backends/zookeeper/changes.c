@@ -49,7 +49,7 @@ struct change {
     char folder[FOLDER_SIZE];
 };
 
-static void change_look(struct keeper *me, struct change *change);
+static void change_look(struct zk_session *me, struct change *change);
 
 /* ---- Notes ----------------------------------------------------------------------- */
 
@@ -58,7 +58,7 @@ void zoo_errands_init(struct errands *errands)
     hf__list_init(&errands->under_way);
 }
 
-void zoo_errands_done(struct keeper *me)
+void zoo_errands_done(struct zk_session *me)
 {
     struct errands *errands = &me->errands;
     for (size_t i = 0; i < ERRAND_NOTES; i++)
@@ -70,7 +70,7 @@ void zoo_errands_done(struct keeper *me)
     }
 }
 
-static struct errand_note *note_find(struct keeper *me, const struct hf_id *id)
+static struct errand_note *note_find(struct zk_session *me, const struct hf_id *id)
 {
     for (size_t i = 0; i < ERRAND_NOTES; i++) {
         struct errand_note *note = &me->errands.notes[i];
@@ -87,7 +87,7 @@ static void note_drop(struct errand_note *note)
 }
 
 /* Nobody asks for it any more: it is the oldest of many. */
-static void note_retire(struct keeper *me, struct errand_note *note)
+static void note_retire(struct zk_session *me, struct errand_note *note)
 {
     if (note->marker && note->session == hf__zk_session_id(me->zk))
         litter_add(me, note->marker, strlen(note->marker));
@@ -95,7 +95,7 @@ static void note_retire(struct keeper *me, struct errand_note *note)
 }
 
 /* Takes `marker` over. */
-static void note_open(struct keeper *me, const struct hf_id *id, char *marker)
+static void note_open(struct zk_session *me, const struct hf_id *id, char *marker)
 {
     struct errand_note *note = note_find(me, id);
     if (!note)
@@ -107,7 +107,7 @@ static void note_open(struct keeper *me, const struct hf_id *id, char *marker)
                                   .marker = marker };
 }
 
-static void note_made(struct keeper *me, const struct hf_id *id, uint64_t result)
+static void note_made(struct zk_session *me, const struct hf_id *id, uint64_t result)
 {
     struct errand_note *note = note_find(me, id);
     if (!note || note->state != ERRAND_OPEN)
@@ -119,7 +119,7 @@ static void note_made(struct keeper *me, const struct hf_id *id, uint64_t result
     note->marker = NULL;
 }
 
-static void note_unmade(struct keeper *me, const struct hf_id *id)
+static void note_unmade(struct zk_session *me, const struct hf_id *id)
 {
     struct errand_note *note = note_find(me, id);
     if (note && note->state == ERRAND_OPEN)
@@ -128,7 +128,7 @@ static void note_unmade(struct keeper *me, const struct hf_id *id)
 
 /* ---- The job --------------------------------------------------------------------- */
 
-static void change_done(struct keeper *me, struct job *job)
+static void change_done(struct zk_session *me, struct job *job)
 {
     struct change *change = HF_CONTAINER(job, struct change, job);
     hf__zk_kind_probe_drop(me, &change->probe);
@@ -136,20 +136,20 @@ static void change_done(struct keeper *me, struct job *job)
         change->errand->change = NULL;
 }
 
-static void change_answer(struct keeper *me, struct change *change, uint64_t result)
+static void change_answer(struct zk_session *me, struct change *change, uint64_t result)
 {
     change->job.request->result = result;
     hf__zk_job_end(me, &change->job, 0, NULL);
 }
 
-static void change_fail(struct keeper *me, struct change *change, int rc,
+static void change_fail(struct zk_session *me, struct change *change, int rc,
                         const hf_error *why)
 {
     hf__zk_job_end(me, &change->job, rc, why);
 }
 
 /* True if the request was carried out before, or nobody can know: answered. */
-static bool change_known(struct keeper *me, struct change *change)
+static bool change_known(struct zk_session *me, struct change *change)
 {
     const struct errand_note *note = note_find(me, &change->job.request->id);
     hf_error why;
@@ -204,7 +204,7 @@ static void parents_made(void *session, void *subject, uint64_t word,
 {
     (void)word;
     (void)sent_ns;
-    struct keeper *me = session;
+    struct zk_session *me = session;
     struct change *change = subject;
     hf_error why;
     /* NONODE: one further up was reaped meanwhile; so once more. */
@@ -217,7 +217,7 @@ static void parents_made(void *session, void *subject, uint64_t word,
 }
 
 /* A multi that was not carried out. Op 0 is the marker. */
-static void change_again(struct keeper *me, struct change *change, size_t failed,
+static void change_again(struct zk_session *me, struct change *change, size_t failed,
                          int32_t error)
 {
     struct zk_reply reply = { .error = error };
@@ -238,7 +238,7 @@ static void errand_reply(void *session, void *subject, uint64_t word,
 {
     (void)word;
     (void)sent_ns;
-    struct keeper *me = session;
+    struct zk_session *me = session;
     struct errand *errand = subject;
     struct change *change = errand->change;
     bool by_zxid = errand->by_zxid;
@@ -270,7 +270,8 @@ static void errand_reply(void *session, void *subject, uint64_t word,
         change_again(me, change, failed, reply->error);
 }
 
-static void plan_send(struct keeper *me, struct change *change, const struct plan *plan)
+static void plan_send(struct zk_session *me, struct change *change,
+                      const struct plan *plan)
 {
     struct zk_op ops[1 + PLAN_OPS] = { { .what = ZK_OP_CREATE } };
     char path[PATH_SIZE], text[24];
@@ -301,7 +302,7 @@ static void plan_send(struct keeper *me, struct change *change, const struct pla
     hf__zk_multi(me->zk, ops, 1 + plan->count, errand_reply, errand, 0);
 }
 
-static void change_plan(struct keeper *me, struct change *change,
+static void change_plan(struct zk_session *me, struct change *change,
                         const struct zk_reply *found)
 {
     struct plan plan = { .count = 0 };
@@ -318,7 +319,7 @@ static void change_plan(struct keeper *me, struct change *change,
 
 /* ---- Looking --------------------------------------------------------------------- */
 
-static void probe_done(struct keeper *me, struct kind_probe *probe, int rc,
+static void probe_done(struct zk_session *me, struct kind_probe *probe, int rc,
                        const hf_error *why)
 {
     struct change *change = HF_CONTAINER(probe, struct change, probe);
@@ -329,7 +330,7 @@ static void probe_done(struct keeper *me, struct kind_probe *probe, int rc,
         change_fail(me, change, rc, why);
 }
 
-static void look_at_folder(struct keeper *me, struct change *change,
+static void look_at_folder(struct zk_session *me, struct change *change,
                            const struct zk_reply *reply)
 {
     hf_error why;
@@ -347,7 +348,7 @@ static void look_at_folder(struct keeper *me, struct change *change,
     }
 }
 
-static void look_at_marker(struct keeper *me, const struct change *change,
+static void look_at_marker(struct zk_session *me, const struct change *change,
                            const struct zk_reply *reply)
 {
     char text[24] = "";
@@ -365,7 +366,7 @@ static void look_reply(void *session, void *subject, uint64_t word,
                        const hf_error *gone)
 {
     (void)sent_ns;
-    struct keeper *me = session;
+    struct zk_session *me = session;
     struct change *change = subject;
     hf_error why;
     bool absent = reply && reply->error == ZK_NONODE;
@@ -389,7 +390,7 @@ static void look_reply(void *session, void *subject, uint64_t word,
 
 /* With a sync in front: this server may lag behind what others were told already. The
  * last answer may end the change inside its call. */
-static void change_look(struct keeper *me, struct change *change)
+static void change_look(struct zk_session *me, struct change *change)
 {
     char path[PATH_SIZE];
     const struct errand_note *note = note_find(me, &change->job.request->id);
@@ -402,7 +403,7 @@ static void change_look(struct keeper *me, struct change *change)
     hf__zk_flush(me->zk);
 }
 
-void hf__zk_change_ask(struct keeper *me, struct hf_request *request,
+void hf__zk_change_ask(struct zk_session *me, struct hf_request *request,
                        const struct change_verb *verb)
 {
     struct job *job = hf__zk_job_begin(me, request, sizeof(struct change), change_done);

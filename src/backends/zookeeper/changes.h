@@ -24,8 +24,9 @@ struct plan {
 };
 
 /* 0 and a plan, or what to answer. `found` NULL: there is no such node. */
-typedef int plan_make(struct keeper *me, struct hf_request *request, const char *folder,
-                      const struct zk_reply *found, struct plan *plan, hf_error *why);
+typedef int plan_make(struct zk_session *me, struct hf_request *request,
+                      const char *folder, const struct zk_reply *found,
+                      struct plan *plan, hf_error *why);
 
 struct change_verb {
     const char *node; /* NODE_... */
@@ -33,7 +34,7 @@ struct change_verb {
     plan_make *plan;
 };
 
-void hf__zk_change_ask(struct keeper *me, struct hf_request *request,
+void hf__zk_change_ask(struct zk_session *me, struct hf_request *request,
                        const struct change_verb *verb);
 
 /* One more operation on a node in `folder`. */
@@ -41,6 +42,6 @@ struct zk_op *hf__zk_plan_add(struct plan *plan, int what, const char *folder,
                               const char *node);
 
 void zoo_errands_init(struct errands *errands);
-void zoo_errands_done(struct keeper *me);
+void zoo_errands_done(struct zk_session *me);
 
 #endif

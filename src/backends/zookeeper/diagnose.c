@@ -38,8 +38,8 @@ struct diagnosis {
     int servers; /* that vote; 0: it is alone; -1: it does not say */
 };
 
-static void tell(struct keeper *me, struct survey *survey, int level, const char *topic,
-                 const char *what, const char *fix)
+static void tell(struct zk_session *me, struct survey *survey, int level,
+                 const char *topic, const char *what, const char *fix)
 {
     hf_finding finding = { sizeof(finding), level, topic, what, fix };
     me->host->ops->finding(me->host, survey->job.request, &finding);
@@ -75,7 +75,7 @@ static int64_t number_of(const struct node *node)
     return strtoll(text, NULL, 10);
 }
 
-static void diagnose_list(struct keeper *me, struct survey *survey,
+static void diagnose_list(struct zk_session *me, struct survey *survey,
                           const struct sight *sight, const struct zk_reply *reply)
 {
     struct diagnosis *found = diagnosis_of(survey);
@@ -100,7 +100,7 @@ static void diagnose_list(struct keeper *me, struct survey *survey,
     }
 }
 
-static void diagnose_tell(struct keeper *me, struct survey *survey,
+static void diagnose_tell(struct zk_session *me, struct survey *survey,
                           const struct sight *sight, const struct zk_reply *reply)
 {
     (void)me;
@@ -111,7 +111,7 @@ static void diagnose_tell(struct keeper *me, struct survey *survey,
 
 /* ---- Judging --------------------------------------------------------------------- */
 
-static void judge_oddity(struct keeper *me, struct survey *survey,
+static void judge_oddity(struct zk_session *me, struct survey *survey,
                          const struct oddity *oddity, const char *topic,
                          const char *are, const char *fix)
 {
@@ -122,7 +122,7 @@ static void judge_oddity(struct keeper *me, struct survey *survey,
     tell(me, survey, HF_TRAP, topic, what, fix);
 }
 
-static void judge_names(struct keeper *me, struct survey *survey)
+static void judge_names(struct zk_session *me, struct survey *survey)
 {
     const struct diagnosis *found = diagnosis_of(survey);
     char what[96];
@@ -143,7 +143,7 @@ static void judge_names(struct keeper *me, struct survey *survey)
     tell(me, survey, HF_GOOD, "names", what, "");
 }
 
-static void judge_session(struct keeper *me, struct survey *survey)
+static void judge_session(struct zk_session *me, struct survey *survey)
 {
     char what[160];
     long long session = hf__zk_session_ns(me->zk) / HF_NS_PER_MS;
@@ -163,7 +163,7 @@ static void judge_session(struct keeper *me, struct survey *survey)
                "server's minSessionTimeout, or ask for more (session=)");
 }
 
-static void judge_servers(struct keeper *me, struct survey *survey)
+static void judge_servers(struct zk_session *me, struct survey *survey)
 {
     int servers = diagnosis_of(survey)->servers;
     char what[96];
@@ -182,7 +182,7 @@ static void judge_servers(struct keeper *me, struct survey *survey)
         tell(me, survey, HF_GOOD, "servers", what, "");
 }
 
-static void judge_distance(struct keeper *me, struct survey *survey)
+static void judge_distance(struct zk_session *me, struct survey *survey)
 {
     char what[160];
     int64_t took = (int64_t)survey->found;
@@ -196,7 +196,7 @@ static void judge_distance(struct keeper *me, struct survey *survey)
         tell(me, survey, HF_GOOD, "distance", what, "");
 }
 
-static void diagnose_end(struct keeper *me, struct survey *survey)
+static void diagnose_end(struct zk_session *me, struct survey *survey)
 {
     judge_session(me, survey);
     judge_servers(me, survey);
@@ -209,7 +209,7 @@ static void ping_done(void *session, void *subject, uint64_t word,
                       const struct zk_reply *reply, int64_t sent_ns,
                       const hf_error *gone)
 {
-    struct keeper *me = session;
+    struct zk_session *me = session;
     struct survey *survey = subject;
     survey->found = (uint64_t)(me->host->ops->now(me->host) - sent_ns);
     survey_done(session, subject, word, reply, sent_ns, gone);
@@ -243,7 +243,7 @@ static void config_done(void *session, void *subject, uint64_t word,
     survey_done(session, subject, word, reply ? &fine : NULL, sent_ns, gone);
 }
 
-void hf__zk_diagnose(struct keeper *me, struct hf_request *request)
+void hf__zk_diagnose(struct zk_session *me, struct hf_request *request)
 {
     struct survey *survey =
         survey_begin(me, request, true, diagnose_tell, diagnose_end);

@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void read_details(struct keeper *me, const struct zk_reply *reply,
+static void read_details(struct zk_session *me, const struct zk_reply *reply,
                          struct zk_details *ret)
 {
     hf__zk_details_read(&me->self, reply->data.len ? reply->data.at : "",
@@ -50,7 +50,7 @@ static uint32_t latch_left(const struct zk_reply *reply)
     return number ? (uint32_t)strtoul(number + 1, NULL, 10) : 0;
 }
 
-static void tell_object(struct keeper *me, struct survey *survey,
+static void tell_object(struct zk_session *me, struct survey *survey,
                         const struct sight *sight, const struct zk_reply *reply,
                         const char *name)
 {
@@ -79,7 +79,7 @@ static int32_t entry_kind(const struct sight *sight, const struct zk_details *de
     return mutex && details->kind != HF_READ ? details->kind : sight->kind;
 }
 
-static void tell_person(struct keeper *me, struct survey *survey,
+static void tell_person(struct zk_session *me, struct survey *survey,
                         const struct sight *sight, const struct zk_reply *reply,
                         const char *name)
 {
@@ -108,7 +108,7 @@ static void tell_person(struct keeper *me, struct survey *survey,
     me->host->ops->entry(me->host, survey->job.request, &entry);
 }
 
-static void inspect_tell(struct keeper *me, struct survey *survey,
+static void inspect_tell(struct zk_session *me, struct survey *survey,
                          const struct sight *sight, const struct zk_reply *reply)
 {
     char name[HF_NAME_MAX + 1];
@@ -120,12 +120,12 @@ static void inspect_tell(struct keeper *me, struct survey *survey,
         tell_person(me, survey, sight, reply, name);
 }
 
-static void inspect_end(struct keeper *me, struct survey *survey)
+static void inspect_end(struct zk_session *me, struct survey *survey)
 {
     hf__zk_job_end(me, &survey->job, 0, NULL);
 }
 
-void hf__zk_inspect(struct keeper *me, struct hf_request *request)
+void hf__zk_inspect(struct zk_session *me, struct hf_request *request)
 {
     struct survey *survey =
         survey_begin(me, request, request->prefix, inspect_tell, inspect_end);
@@ -139,7 +139,7 @@ enum { EVICT_ROUNDS = 10 }; /* of a hold that is another node each time */
 
 static zk_done victims_listed;
 
-static void evict_tell(struct keeper *me, struct survey *survey,
+static void evict_tell(struct zk_session *me, struct survey *survey,
                        const struct sight *sight, const struct zk_reply *reply)
 {
     struct zk_details details;
@@ -157,7 +157,7 @@ static void evict_tell(struct keeper *me, struct survey *survey,
 /* Of our own holds all nodes have one id: the folder is listed once more. Deletes that
  * find nothing mean that the nodes were released, or that the hold has another one now:
  * a writer that became a reader. The next listing tells. */
-static void victims_list(struct keeper *me, struct survey *survey)
+static void victims_list(struct zk_session *me, struct survey *survey)
 {
     char folder[PATH_SIZE];
     size_t len = (size_t)(strrchr(survey->victim, '/') - survey->victim);
@@ -166,14 +166,14 @@ static void victims_list(struct keeper *me, struct survey *survey)
     hf__zk_children(me->zk, folder, false, victims_listed, survey, 0);
 }
 
-static void evict_fail(struct keeper *me, struct survey *survey)
+static void evict_fail(struct zk_session *me, struct survey *survey)
 {
     hf_error why;
     int rc = hf__fail(&why, HF_ENOENT, "it has been released meanwhile");
     hf__zk_job_end(me, &survey->job, rc, &why);
 }
 
-static void evicted(struct keeper *me, struct survey *survey)
+static void evicted(struct zk_session *me, struct survey *survey)
 {
     struct node node;
     const char *name = strrchr(survey->victim, '/') + 1;
@@ -195,7 +195,7 @@ static void victim_deleted(void *session, void *subject, uint64_t word,
     survey_done(session, subject, word, reply, sent_ns, gone);
 }
 
-static bool is_victim(struct keeper *me, const struct survey *survey,
+static bool is_victim(struct zk_session *me, const struct survey *survey,
                       const struct zk_text *name)
 {
     const char *own = strrchr(survey->victim, '/') + 1;
@@ -212,7 +212,7 @@ static void victims_listed(void *session, void *subject, uint64_t word,
 {
     (void)word;
     (void)sent_ns;
-    struct keeper *me = session;
+    struct zk_session *me = session;
     struct survey *survey = subject;
     char path[PATH_SIZE];
     size_t folder = (size_t)(strrchr(survey->victim, '/') - survey->victim) + 1;
@@ -245,7 +245,7 @@ static void victims_listed(void *session, void *subject, uint64_t word,
 
 /* The holder's node may have become another one between being listed and being read:
  * then the walk begins again. */
-static void evict_end(struct keeper *me, struct survey *survey)
+static void evict_end(struct zk_session *me, struct survey *survey)
 {
     struct node node;
     hf_error why;
@@ -270,7 +270,7 @@ static void evict_end(struct keeper *me, struct survey *survey)
     hf__zk_delete(me->zk, survey->victim, -1, victim_deleted, survey, 0);
 }
 
-void hf__zk_evict(struct keeper *me, struct hf_request *request)
+void hf__zk_evict(struct zk_session *me, struct hf_request *request)
 {
     struct survey *survey = survey_begin(me, request, false, evict_tell, evict_end);
     if (survey)
@@ -279,7 +279,7 @@ void hf__zk_evict(struct keeper *me, struct hf_request *request)
 
 /* ---- Revoke ---------------------------------------------------------------------- */
 
-static void revoke_tell(struct keeper *me, struct survey *survey,
+static void revoke_tell(struct zk_session *me, struct survey *survey,
                         const struct sight *sight, const struct zk_reply *reply)
 {
     static const char word[] = "__REVOKE__";
@@ -296,7 +296,7 @@ static void revoke_tell(struct keeper *me, struct survey *survey,
     hf__zk_set(me->zk, sight->path, word, sizeof(word) - 1, -1, survey_done, survey, 0);
 }
 
-static void revoke_end(struct keeper *me, struct survey *survey)
+static void revoke_end(struct zk_session *me, struct survey *survey)
 {
     hf_error why;
     if (survey->found)
@@ -306,7 +306,7 @@ static void revoke_end(struct keeper *me, struct survey *survey)
                        &why);
 }
 
-void hf__zk_revoke(struct keeper *me, struct hf_request *request)
+void hf__zk_revoke(struct zk_session *me, struct hf_request *request)
 {
     struct survey *survey = survey_begin(me, request, false, revoke_tell, revoke_end);
     if (survey)

@@ -111,7 +111,7 @@ static void probe_reply(void *session, void *subject, uint64_t word,
                         const hf_error *gone)
 {
     (void)sent_ns;
-    struct keeper *me = session;
+    struct zk_session *me = session;
     struct kind_probe *probe = subject;
     hf_error why;
     if (!reply)
@@ -129,8 +129,8 @@ static void probe_reply(void *session, void *subject, uint64_t word,
 }
 
 /* Answers may come inside the calls, and the last one may end the probe. */
-void hf__zk_kind_probe(struct keeper *me, struct kind_probe *probe, const char *folder,
-                       int32_t kind, kind_probe_done *done)
+void hf__zk_kind_probe(struct zk_session *me, struct kind_probe *probe,
+                       const char *folder, int32_t kind, kind_probe_done *done)
 {
     char path[PATH_SIZE];
     bool ours[INSIDE];
@@ -149,7 +149,7 @@ void hf__zk_kind_probe(struct keeper *me, struct kind_probe *probe, const char *
     hf__zk_flush(me->zk);
 }
 
-void hf__zk_kind_probe_drop(struct keeper *me, struct kind_probe *probe)
+void hf__zk_kind_probe_drop(struct zk_session *me, struct kind_probe *probe)
 {
     if (probe->left)
         hf__zk_forget(me->zk, probe);

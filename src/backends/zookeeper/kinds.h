@@ -41,7 +41,7 @@ int hf__zk_kind_mismatch(hf_error *why, int32_t there, int32_t asked);
 
 /* Looks into the folders of semaphores. Lives in what it works for; zeroed is idle. */
 struct kind_probe;
-typedef void kind_probe_done(struct keeper *me, struct kind_probe *probe, int rc,
+typedef void kind_probe_done(struct zk_session *me, struct kind_probe *probe, int rc,
                              const hf_error *why); /* 0, HF_EMISMATCH, or no answer */
 struct kind_probe {
     kind_probe_done *done;
@@ -51,9 +51,9 @@ struct kind_probe {
     int rc;
 };
 
-void hf__zk_kind_probe(struct keeper *me, struct kind_probe *probe, const char *folder,
-                       int32_t kind, kind_probe_done *done);
-void hf__zk_kind_probe_drop(struct keeper *me,
+void hf__zk_kind_probe(struct zk_session *me, struct kind_probe *probe,
+                       const char *folder, int32_t kind, kind_probe_done *done);
+void hf__zk_kind_probe_drop(struct zk_session *me,
                             struct kind_probe *probe); /* no answer comes */
 
 #endif

@@ -47,8 +47,9 @@ static void plan_left(struct plan *plan, struct zk_op *op, uint64_t left)
     plan->result = left;
 }
 
-static int latch_set(struct keeper *me, struct hf_request *request, const char *folder,
-                     const struct zk_reply *found, struct plan *plan, hf_error *why)
+static int latch_set(struct zk_session *me, struct hf_request *request,
+                     const char *folder, const struct zk_reply *found,
+                     struct plan *plan, hf_error *why)
 {
     (void)me;
     uint64_t left = 0;
@@ -62,8 +63,9 @@ static int latch_set(struct keeper *me, struct hf_request *request, const char *
     return 0;
 }
 
-static int latch_get(struct keeper *me, struct hf_request *request, const char *folder,
-                     const struct zk_reply *found, struct plan *plan, hf_error *why)
+static int latch_get(struct zk_session *me, struct hf_request *request,
+                     const char *folder, const struct zk_reply *found,
+                     struct plan *plan, hf_error *why)
 {
     (void)me;
     (void)request;
@@ -71,8 +73,9 @@ static int latch_get(struct keeper *me, struct hf_request *request, const char *
     return found ? latch_left(found, &plan->result, why) : 0;
 }
 
-static int latch_down(struct keeper *me, struct hf_request *request, const char *folder,
-                      const struct zk_reply *found, struct plan *plan, hf_error *why)
+static int latch_down(struct zk_session *me, struct hf_request *request,
+                      const char *folder, const struct zk_reply *found,
+                      struct plan *plan, hf_error *why)
 {
     (void)me;
     uint64_t left = 0;
@@ -91,7 +94,7 @@ static int latch_down(struct keeper *me, struct hf_request *request, const char 
     return 0;
 }
 
-void hf__zk_latch_ask(struct keeper *me, struct hf_request *request)
+void hf__zk_latch_ask(struct zk_session *me, struct hf_request *request)
 {
     static const struct change_verb set = { NODE_LATCH, HF_LATCH, latch_set };
     static const struct change_verb get = { NODE_LATCH, HF_LATCH, latch_get };
@@ -125,9 +128,9 @@ static struct wait *wait_of(struct stay *stay)
 
 static zk_done wait_reply;
 
-static void wait_look(struct keeper *me, struct wait *wait);
+static void wait_look(struct zk_session *me, struct wait *wait);
 
-static void gate_fired(struct keeper *me, struct watcher *watcher,
+static void gate_fired(struct zk_session *me, struct watcher *watcher,
                        enum zk_event_type type)
 {
     struct wait *wait = HF_CONTAINER(watcher, struct wait, watcher);
@@ -139,7 +142,7 @@ static void gate_fired(struct keeper *me, struct watcher *watcher,
 /* The watch is set first: what fires before the answer just makes us look again. Which
  * gate it is shows at the first look, behind a sync: this server may not have heard yet
  * of a latch that others were told is set. */
-static void wait_look(struct keeper *me, struct wait *wait)
+static void wait_look(struct zk_session *me, struct wait *wait)
 {
     hf__zk_watcher_set(me, &wait->watcher, wait->gate_path, gate_fired);
     wait->stay.calls++;
@@ -150,7 +153,7 @@ static void wait_look(struct keeper *me, struct wait *wait)
     hf__zk_flush(me->zk);
 }
 
-static void wait_leave(struct keeper *me, struct wait *wait)
+static void wait_leave(struct zk_session *me, struct wait *wait)
 {
     hf__zk_watcher_end(me, &wait->watcher);
     if (!wait->has_node) {
@@ -162,7 +165,7 @@ static void wait_leave(struct keeper *me, struct wait *wait)
 }
 
 /* Core forgets a wait that is over, and so do we, but for its node. */
-static void wait_open(struct keeper *me, struct wait *wait)
+static void wait_open(struct zk_session *me, struct wait *wait)
 {
     struct hf_ticket *ticket = wait->stay.ticket;
     struct hf_grant grant = { .token = (uint64_t)wait->gate + 1, .span = 1 };
@@ -176,7 +179,7 @@ static void wait_open(struct keeper *me, struct wait *wait)
     me->host->ops->granted(me->host, ticket, &grant);
 }
 
-static void wait_fail(struct keeper *me, struct wait *wait, const hf_error *why)
+static void wait_fail(struct zk_session *me, struct wait *wait, const hf_error *why)
 {
     bool open = why->code == HF_EUNREACHABLE || why->code == HF_EUNCERTAIN;
     if (!open && wait->has_node)
@@ -186,7 +189,7 @@ static void wait_fail(struct keeper *me, struct wait *wait, const hf_error *why)
     stay_failed(me, &wait->stay, why);
 }
 
-static void wait_queue(struct keeper *me, struct wait *wait)
+static void wait_queue(struct zk_session *me, struct wait *wait)
 {
     char line[ZK_DETAILS_SIZE];
     if (wait->node_sure) {
@@ -201,7 +204,7 @@ static void wait_queue(struct keeper *me, struct wait *wait)
                   CALL_NODE);
 }
 
-static void probe_done(struct keeper *me, struct kind_probe *probe, int rc,
+static void probe_done(struct zk_session *me, struct kind_probe *probe, int rc,
                        const hf_error *why)
 {
     struct wait *wait = HF_CONTAINER(probe, struct wait, probe);
@@ -214,7 +217,7 @@ static void probe_done(struct keeper *me, struct kind_probe *probe, int rc,
 }
 
 /* No gate: the latch is open, unless the name is no latch at all. */
-static void folder_reply(struct keeper *me, struct wait *wait,
+static void folder_reply(struct zk_session *me, struct wait *wait,
                          const struct zk_reply *reply)
 {
     hf_error why;
@@ -229,7 +232,7 @@ static void folder_reply(struct keeper *me, struct wait *wait,
     }
 }
 
-static void gate_reply(struct keeper *me, struct wait *wait,
+static void gate_reply(struct zk_session *me, struct wait *wait,
                        const struct zk_reply *reply)
 {
     bool absent = reply->error == ZK_NONODE;
@@ -250,7 +253,7 @@ static void gate_reply(struct keeper *me, struct wait *wait,
     }
 }
 
-static void node_reply(struct keeper *me, struct wait *wait,
+static void node_reply(struct zk_session *me, struct wait *wait,
                        const struct zk_reply *reply, const hf_error *why)
 {
     bool there = reply->error == ZK_OK || reply->error == ZK_NODEEXISTS;
@@ -263,7 +266,7 @@ static void node_reply(struct keeper *me, struct wait *wait,
         wait_fail(me, wait, why);
 }
 
-static void left_reply(struct keeper *me, struct wait *wait,
+static void left_reply(struct zk_session *me, struct wait *wait,
                        const struct zk_reply *reply)
 {
     bool there = reply && reply->error == ZK_OK;
@@ -279,7 +282,7 @@ static void wait_reply(void *session, void *subject, uint64_t word,
                        const hf_error *gone)
 {
     (void)sent_ns;
-    struct keeper *me = session;
+    struct zk_session *me = session;
     struct wait *wait = wait_of(subject);
     hf_error why;
     wait->stay.calls--;
@@ -304,17 +307,17 @@ static void wait_reply(void *session, void *subject, uint64_t word,
 
 /* ---- The stay -------------------------------------------------------------------- */
 
-static void wait_attempt(struct keeper *me, struct stay *stay)
+static void wait_attempt(struct zk_session *me, struct stay *stay)
 {
     wait_look(me, wait_of(stay));
 }
 
-static void wait_withdraw(struct keeper *me, struct stay *stay)
+static void wait_withdraw(struct zk_session *me, struct stay *stay)
 {
     wait_leave(me, wait_of(stay));
 }
 
-static void wait_up(struct keeper *me, struct stay *stay, bool fresh)
+static void wait_up(struct zk_session *me, struct stay *stay, bool fresh)
 {
     struct wait *wait = wait_of(stay);
     if (fresh)
@@ -325,13 +328,13 @@ static void wait_up(struct keeper *me, struct stay *stay, bool fresh)
         wait_look(me, wait);
 }
 
-static void wait_expired(struct keeper *me, struct stay *stay)
+static void wait_expired(struct zk_session *me, struct stay *stay)
 {
     (void)me;
     wait_of(stay)->has_node = wait_of(stay)->node_sure = false;
 }
 
-static void wait_done(struct keeper *me, struct stay *stay)
+static void wait_done(struct zk_session *me, struct stay *stay)
 {
     struct wait *wait = wait_of(stay);
     hf__zk_kind_probe_drop(me, &wait->probe);
@@ -366,7 +369,7 @@ static bool wait_name(struct wait *wait)
     return true;
 }
 
-void hf__zk_latch_attempt(struct keeper *me, struct hf_ticket *ticket)
+void hf__zk_latch_attempt(struct zk_session *me, struct hf_ticket *ticket)
 {
     struct hf_grant grant = { .token = 1, .span = 1 };
     hf_error why;

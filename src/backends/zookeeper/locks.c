@@ -48,14 +48,14 @@ static enum node_form form_of(int32_t kind)
 
 /* ---- What the place says --------------------------------------------------------- */
 
-static void lock_in(struct keeper *me, struct place *place, int64_t since_ns)
+static void lock_in(struct zk_session *me, struct place *place, int64_t since_ns)
 {
     struct stay *stay = place->stay;
     stay->ticket->hint = 0;
     stay_granted(me, stay, place->path, (uint64_t)place->czxid, since_ns);
 }
 
-static void lock_queued(struct keeper *me, struct place *place)
+static void lock_queued(struct zk_session *me, struct place *place)
 {
     struct lock *lock = lock_with(place);
     if (lock->stay.ticket->flags & HF_TICKET_TRY) {
@@ -66,12 +66,13 @@ static void lock_queued(struct keeper *me, struct place *place)
     }
 }
 
-static void lock_failed(struct keeper *me, struct place *place, const hf_error *why)
+static void lock_failed(struct zk_session *me, struct place *place, const hf_error *why)
 {
     stay_failed(me, place->stay, why);
 }
 
-static void lock_left(struct keeper *me, struct place *place, enum hf_withdrawal answer)
+static void lock_left(struct zk_session *me, struct place *place,
+                      enum hf_withdrawal answer)
 {
     struct lock *lock = lock_with(place);
     struct stay *stay = &lock->stay;
@@ -87,7 +88,7 @@ static void lock_left(struct keeper *me, struct place *place, enum hf_withdrawal
     }
 }
 
-static void probed(struct keeper *me, struct kind_probe *probe, int rc,
+static void probed(struct zk_session *me, struct kind_probe *probe, int rc,
                    const hf_error *why)
 {
     struct place *place = &HF_CONTAINER(probe, struct lock, probe)->place;
@@ -102,7 +103,7 @@ static void probed(struct keeper *me, struct kind_probe *probe, int rc,
 }
 
 /* Semaphores, latches and cells have their own children in the folder. */
-static bool lock_check(struct keeper *me, struct place *place,
+static bool lock_check(struct zk_session *me, struct place *place,
                        const struct zk_reply *reply)
 {
     struct lock *lock = lock_with(place);
@@ -139,7 +140,7 @@ static void peek_done(void *session, void *subject, uint64_t word,
 {
     (void)word;
     (void)sent_ns;
-    struct keeper *me = session;
+    struct zk_session *me = session;
     struct lock *lock = subject;
     struct queue_view view;
     hf_error error;
@@ -159,7 +160,7 @@ static void peek_done(void *session, void *subject, uint64_t word,
         place_enter(me, &lock->place);
 }
 
-static void peek(struct keeper *me, struct lock *lock)
+static void peek(struct zk_session *me, struct lock *lock)
 {
     char folder[FOLDER_SIZE];
     hf__zk_folder_write(folder, lock->stay.ticket->name, lock->stay.ticket->name_len);
@@ -171,7 +172,7 @@ static void peek(struct keeper *me, struct lock *lock)
     hf__zk_flush(me->zk);
 }
 
-static void lock_start(struct keeper *me, struct lock *lock)
+static void lock_start(struct zk_session *me, struct lock *lock)
 {
     const struct hf_ticket *ticket = lock->stay.ticket;
     lock->trying = false;
@@ -182,7 +183,7 @@ static void lock_start(struct keeper *me, struct lock *lock)
     place_enter(me, &lock->place);
 }
 
-static void lock_attempt(struct keeper *me, struct stay *stay)
+static void lock_attempt(struct zk_session *me, struct stay *stay)
 {
     struct lock *lock = lock_of(stay);
     hf_error why;
@@ -201,7 +202,7 @@ static void lock_attempt(struct keeper *me, struct stay *stay)
     }
 }
 
-static void lock_withdraw(struct keeper *me, struct stay *stay)
+static void lock_withdraw(struct zk_session *me, struct stay *stay)
 {
     struct lock *lock = lock_of(stay);
     if (lock->stay.moving) {
@@ -213,7 +214,7 @@ static void lock_withdraw(struct keeper *me, struct stay *stay)
 
 /* ---- Downgrade ------------------------------------------------------------------- */
 
-static void turn_answer(struct keeper *me, struct lock *lock, int rc,
+static void turn_answer(struct zk_session *me, struct lock *lock, int rc,
                         const hf_error *why)
 {
     struct hf_request *request = lock->request;
@@ -222,7 +223,7 @@ static void turn_answer(struct keeper *me, struct lock *lock, int rc,
         me->host->ops->answered(me->host, request, rc, why);
 }
 
-static void turned(struct keeper *me, struct lock *lock)
+static void turned(struct zk_session *me, struct lock *lock)
 {
     size_t len = strlen(lock->place.ahead);
     memcpy(lock->place.path, lock->place.ahead, len + 1);
@@ -244,7 +245,7 @@ static void turn_done(void *session, void *subject, uint64_t word,
 {
     (void)word;
     (void)sent_ns;
-    struct keeper *me = session;
+    struct zk_session *me = session;
     struct lock *lock = subject;
     hf_error error;
     lock->stay.calls--;
@@ -266,7 +267,7 @@ static void turn_done(void *session, void *subject, uint64_t word,
         hf__zk_interest_watch(me, &lock->stay);
 }
 
-static void turn_send(struct keeper *me, struct lock *lock)
+static void turn_send(struct zk_session *me, struct lock *lock)
 {
     char data[ZK_DETAILS_SIZE];
     int64_t now = me->host->ops->now(me->host);
@@ -285,7 +286,7 @@ static void turn_send(struct keeper *me, struct lock *lock)
 }
 
 /* The path of the reader's node goes where that of the one ahead was: nobody is. */
-static void write_reader(struct keeper *me, struct lock *lock)
+static void write_reader(struct zk_session *me, struct lock *lock)
 {
     struct place *place = &lock->place;
     struct node node;
@@ -298,7 +299,7 @@ static void write_reader(struct keeper *me, struct lock *lock)
     to[node.number_len] = '\0';
 }
 
-void hf__zk_downgrade(struct keeper *me, struct hf_request *request)
+void hf__zk_downgrade(struct zk_session *me, struct hf_request *request)
 {
     hf_error why;
     struct stay *stay = stay_of(request->ticket);
@@ -320,7 +321,7 @@ void hf__zk_downgrade(struct keeper *me, struct hf_request *request)
     }
 }
 
-void hf__zk_downgrade_forget(struct keeper *me, const void *request)
+void hf__zk_downgrade_forget(struct zk_session *me, const void *request)
 {
     for (HF_EACH(link, &me->stays)) {
         struct stay *stay = HF_CONTAINER(link, struct stay, link);
@@ -332,7 +333,7 @@ void hf__zk_downgrade_forget(struct keeper *me, const void *request)
 
 /* ---- The session ----------------------------------------------------------------- */
 
-static void lock_up(struct keeper *me, struct stay *stay, bool fresh)
+static void lock_up(struct zk_session *me, struct stay *stay, bool fresh)
 {
     (void)fresh;
     struct lock *lock = lock_of(stay);
@@ -348,7 +349,7 @@ static void lock_up(struct keeper *me, struct stay *stay, bool fresh)
     }
 }
 
-static void lock_expired(struct keeper *me, struct stay *stay)
+static void lock_expired(struct zk_session *me, struct stay *stay)
 {
     struct lock *lock = lock_of(stay);
     hf_error why;
@@ -358,7 +359,7 @@ static void lock_expired(struct keeper *me, struct stay *stay)
     place_expired(&lock->place);
 }
 
-static void lock_done(struct keeper *me, struct stay *stay)
+static void lock_done(struct zk_session *me, struct stay *stay)
 {
     struct lock *lock = lock_of(stay);
     hf_error why;
@@ -377,7 +378,7 @@ static const struct stay_ops lock_ops = {
     .done = lock_done,
 };
 
-void hf__zk_lock_attempt(struct keeper *me, struct hf_ticket *ticket)
+void hf__zk_lock_attempt(struct zk_session *me, struct hf_ticket *ticket)
 {
     char folder[FOLDER_SIZE];
     hf_error why;

@@ -26,7 +26,7 @@ enum look { LOOK_FOLDER = 1, LOOK_LIMIT, LOOK_LEASES };
 
 /* ---- Ends that are not the caller's wish ----------------------------------------- */
 
-static void permit_leave_queue(struct keeper *me, struct permit *permit)
+static void permit_leave_queue(struct zk_session *me, struct permit *permit)
 {
     hf__zk_watcher_end(me, &permit->watcher);
     hf__zk_kind_probe_drop(me, &permit->probe);
@@ -34,18 +34,20 @@ static void permit_leave_queue(struct keeper *me, struct permit *permit)
     place_leave(me, &permit->place);
 }
 
-void hf__zk_permit_refuse(struct keeper *me, struct permit *permit, const hf_error *why)
+void hf__zk_permit_refuse(struct zk_session *me, struct permit *permit,
+                          const hf_error *why)
 {
     hf__zk_watcher_end(me, &permit->watcher);
     permit_turn(permit, PERMIT_QUEUE);
     place_refuse(me, &permit->place, why);
 }
 
-void hf__zk_permit_pause(struct keeper *me, struct permit *permit, const hf_error *why)
+void hf__zk_permit_pause(struct zk_session *me, struct permit *permit,
+                         const hf_error *why)
 {
     hf_error copy = *why;
     if (hf__zk_is_up(me->zk))
-        keeper_stall(me);
+        hf__zk_session_retry_soon(me);
     copy.code = HF_EUNCERTAIN;
     if (permit->stay.leaving)
         stay_left(me, &permit->stay, zk_not_withdrawn(permit->unsure));
@@ -60,7 +62,7 @@ static struct permit *permit_at(struct place *place)
     return permit_of(place->stay);
 }
 
-static void place_in_front(struct keeper *me, struct place *place, int64_t since_ns)
+static void place_in_front(struct zk_session *me, struct place *place, int64_t since_ns)
 {
     (void)since_ns;
     struct permit *permit = permit_at(place);
@@ -70,7 +72,7 @@ static void place_in_front(struct keeper *me, struct place *place, int64_t since
 }
 
 /* A mere try waits for what the look says: busy, or refused. */
-static void place_queued(struct keeper *me, struct place *place)
+static void place_queued(struct zk_session *me, struct place *place)
 {
     struct permit *permit = permit_at(place);
     permit->first = false;
@@ -80,14 +82,15 @@ static void place_queued(struct keeper *me, struct place *place)
         hf__zk_permit_look(me, permit, false);
 }
 
-static void place_failed(struct keeper *me, struct place *place, const hf_error *why)
+static void place_failed(struct zk_session *me, struct place *place,
+                         const hf_error *why)
 {
     struct permit *permit = permit_at(place);
     permit_turn(permit, PERMIT_QUEUE);
     stay_failed(me, &permit->stay, why);
 }
 
-static void place_left(struct keeper *me, struct place *place,
+static void place_left(struct zk_session *me, struct place *place,
                        enum hf_withdrawal answer)
 {
     struct permit *permit = permit_at(place);
@@ -105,7 +108,7 @@ static const struct place_user place_user = {
 };
 
 /* The place may fail inside, and end the stay: then the ticket has none any more. */
-void hf__zk_permit_enter(struct keeper *me, struct permit *permit)
+void hf__zk_permit_enter(struct zk_session *me, struct permit *permit)
 {
     struct hf_ticket *ticket = permit->stay.ticket;
     permit->alone = permit->tried = permit->place.told = false;
@@ -120,7 +123,7 @@ void hf__zk_permit_enter(struct keeper *me, struct permit *permit)
 
 /* ---- What to make of it ---------------------------------------------------------- */
 
-static void refuse_limit(struct keeper *me, struct permit *permit)
+static void refuse_limit(struct zk_session *me, struct permit *permit)
 {
     hf_error why;
     hf__fail(&why, HF_EMISMATCH, "the semaphore is in use with a limit of %u, not %u",
@@ -129,7 +132,7 @@ static void refuse_limit(struct keeper *me, struct permit *permit)
 }
 
 /* The first one, but there is no room. */
-static void wait_for_room(struct keeper *me, struct permit *permit)
+static void wait_for_room(struct zk_session *me, struct permit *permit)
 {
     if (!permit->watching) {
         hf__zk_permit_look(me, permit, true);
@@ -140,7 +143,7 @@ static void wait_for_room(struct keeper *me, struct permit *permit)
         stay_queued(me, &permit->stay);
 }
 
-static void decide(struct keeper *me, struct permit *permit)
+static void decide(struct zk_session *me, struct permit *permit)
 {
     const struct hf_ticket *ticket = permit->stay.ticket;
     bool first = permit->first && permit->place.state == PLACE_IN;
@@ -162,7 +165,7 @@ static void decide(struct keeper *me, struct permit *permit)
     }
 }
 
-static void probe_done(struct keeper *me, struct kind_probe *probe, int rc,
+static void probe_done(struct zk_session *me, struct kind_probe *probe, int rc,
                        const hf_error *why)
 {
     struct permit *permit = HF_CONTAINER(probe, struct permit, probe);
@@ -174,7 +177,7 @@ static void probe_done(struct keeper *me, struct kind_probe *probe, int rc,
         hf__zk_permit_pause(me, permit, why);
 }
 
-static void look_is_over(struct keeper *me, struct permit *permit)
+static void look_is_over(struct zk_session *me, struct permit *permit)
 {
     int32_t kind = permit->stay.kind;
     enum place_state state = permit->place.state;
@@ -193,7 +196,7 @@ static void look_is_over(struct keeper *me, struct permit *permit)
 
 /* ---- Looking --------------------------------------------------------------------- */
 
-static void leases_fired(struct keeper *me, struct watcher *watcher,
+static void leases_fired(struct zk_session *me, struct watcher *watcher,
                          enum zk_event_type type)
 {
     struct permit *permit = HF_CONTAINER(watcher, struct permit, watcher);
@@ -236,7 +239,7 @@ static void look_reply(void *session, void *subject, uint64_t word,
                        const hf_error *gone)
 {
     (void)sent_ns;
-    struct keeper *me = session;
+    struct zk_session *me = session;
     struct permit *permit = permit_of(subject);
     enum look look = word & ((1 << LOOK_BITS) - 1);
     hf_error why;
@@ -275,7 +278,7 @@ static void look_send(struct permit *permit,
 }
 
 /* Answers inside the calls only say that there is no connection; none ends the stay. */
-void hf__zk_permit_look(struct keeper *me, struct permit *permit, bool watch)
+void hf__zk_permit_look(struct zk_session *me, struct permit *permit, bool watch)
 {
     const struct lease_folders *at = &permit->folders;
     permit_turn(permit, PERMIT_LOOK);
@@ -294,7 +297,7 @@ void hf__zk_permit_look(struct keeper *me, struct permit *permit, bool watch)
 
 /* ---- The stay -------------------------------------------------------------------- */
 
-static void permit_attempt(struct keeper *me, struct stay *stay)
+static void permit_attempt(struct zk_session *me, struct stay *stay)
 {
     struct permit *permit = permit_of(stay);
     if (permit->state == PERMIT_HELD)
@@ -305,7 +308,7 @@ static void permit_attempt(struct keeper *me, struct stay *stay)
         stay_queued(me, stay);
 }
 
-static void permit_withdraw(struct keeper *me, struct stay *stay)
+static void permit_withdraw(struct zk_session *me, struct stay *stay)
 {
     struct permit *permit = permit_of(stay);
     switch (permit->state) {
@@ -333,7 +336,7 @@ static void permit_withdraw(struct keeper *me, struct stay *stay)
     }
 }
 
-static void permit_up(struct keeper *me, struct stay *stay, bool fresh)
+static void permit_up(struct zk_session *me, struct stay *stay, bool fresh)
 {
     struct permit *permit = permit_of(stay);
     (void)fresh;
@@ -353,7 +356,7 @@ static void permit_up(struct keeper *me, struct stay *stay, bool fresh)
         hf__zk_permit_look(me, permit, permit->watching);
 }
 
-static void permit_expired(struct keeper *me, struct stay *stay)
+static void permit_expired(struct zk_session *me, struct stay *stay)
 {
     struct permit *permit = permit_of(stay);
     place_expired(&permit->place);
@@ -365,7 +368,7 @@ static void permit_expired(struct keeper *me, struct stay *stay)
     permit->verdict.code = 0;
 }
 
-static void permit_done(struct keeper *me, struct stay *stay)
+static void permit_done(struct zk_session *me, struct stay *stay)
 {
     struct permit *permit = permit_of(stay);
     hf__zk_kind_probe_drop(me, &permit->probe);
@@ -383,7 +386,7 @@ static const struct stay_ops permit_ops = {
     .done = permit_done,
 };
 
-static bool permit_init(struct keeper *me, struct permit *permit)
+static bool permit_init(struct zk_session *me, struct permit *permit)
 {
     const struct hf_ticket *ticket = permit->stay.ticket;
     struct lease_folders *at = &permit->folders;
@@ -401,7 +404,7 @@ static bool permit_init(struct keeper *me, struct permit *permit)
     return true;
 }
 
-void hf__zk_permits_attempt(struct keeper *me, struct hf_ticket *ticket)
+void hf__zk_permits_attempt(struct zk_session *me, struct hf_ticket *ticket)
 {
     hf_error why;
     struct stay *stay = stay_begin(me, ticket, sizeof(struct permit), &permit_ops);
@@ -415,7 +418,7 @@ void hf__zk_permits_attempt(struct keeper *me, struct hf_ticket *ticket)
     stay_failed(me, stay, &why);
 }
 
-void hf__zk_expiring_attempt(struct keeper *me, struct hf_ticket *ticket)
+void hf__zk_expiring_attempt(struct zk_session *me, struct hf_ticket *ticket)
 {
     hf__zk_permits_attempt(me, ticket);
 }

@@ -74,23 +74,24 @@ static inline void permit_turn(struct permit *permit, enum permit_state state)
 
 /* ---- permits.c ------------------------------------------------------------------- */
 
-void hf__zk_permit_look(struct keeper *me, struct permit *permit, bool watch);
-void hf__zk_permit_enter(struct keeper *me, struct permit *permit);
-void hf__zk_permit_refuse(struct keeper *me, struct permit *permit,
+void hf__zk_permit_look(struct zk_session *me, struct permit *permit, bool watch);
+void hf__zk_permit_enter(struct zk_session *me, struct permit *permit);
+void hf__zk_permit_refuse(struct zk_session *me, struct permit *permit,
                           const hf_error *why);
 /* No connection, or no memory for the call: goes on at `up`. */
-void hf__zk_permit_pause(struct keeper *me, struct permit *permit, const hf_error *why);
+void hf__zk_permit_pause(struct zk_session *me, struct permit *permit,
+                         const hf_error *why);
 /* Counts what lies in the folder of leases, and keeps the names of what is ours. */
 void hf__zk_permit_count(struct permit *permit, enum layout layout,
                          const struct zk_reply *reply);
 
 /* ---- permits_take.c -------------------------------------------------------------- */
 
-void hf__zk_permit_take(struct keeper *me,
+void hf__zk_permit_take(struct zk_session *me,
                         struct permit *permit); /* first, with room */
-void hf__zk_permit_find(struct keeper *me,
+void hf__zk_permit_find(struct zk_session *me,
                         struct permit *permit); /* was it carried out? */
-void hf__zk_permit_release(struct keeper *me,
+void hf__zk_permit_release(struct zk_session *me,
                            struct permit *permit); /* all leases back */
 
 #endif

@@ -36,7 +36,7 @@ static void node_path(const struct permit *permit, uint32_t index, char path[PAT
 /* ---- Taken ----------------------------------------------------------------------- */
 
 /* The leases are there, and no other kind is. */
-static void permit_granted(struct keeper *me, struct permit *permit)
+static void permit_granted(struct zk_session *me, struct permit *permit)
 {
     permit_turn(permit, PERMIT_HELD);
     stay_granted(me, &permit->stay, permit->node, permit->stay.token,
@@ -44,7 +44,7 @@ static void permit_granted(struct keeper *me, struct permit *permit)
 }
 
 /* Another kind has the name: the leases go, and then core is told. */
-static void permit_clashes(struct keeper *me, struct permit *permit,
+static void permit_clashes(struct zk_session *me, struct permit *permit,
                            const hf_error *why)
 {
     permit->verdict = *why;
@@ -52,13 +52,14 @@ static void permit_clashes(struct keeper *me, struct permit *permit,
 }
 
 /* No answer: the leases are looked for when there is a connection again. */
-static void check_failed(struct keeper *me, struct permit *permit, const hf_error *why)
+static void check_failed(struct zk_session *me, struct permit *permit,
+                         const hf_error *why)
 {
     permit_turn(permit, PERMIT_UNSURE);
     hf__zk_permit_pause(me, permit, why);
 }
 
-static void check_probed(struct keeper *me, struct kind_probe *probe, int rc,
+static void check_probed(struct zk_session *me, struct kind_probe *probe, int rc,
                          const hf_error *why)
 {
     struct permit *permit = HF_CONTAINER(probe, struct permit, probe);
@@ -75,7 +76,7 @@ static void check_reply(void *session, void *subject, uint64_t word,
                         const hf_error *gone)
 {
     (void)sent_ns;
-    struct keeper *me = session;
+    struct zk_session *me = session;
     struct permit *permit = permit_of(subject);
     int32_t kind = permit->stay.kind, clash;
     hf_error why;
@@ -97,7 +98,7 @@ static void check_reply(void *session, void *subject, uint64_t word,
     }
 }
 
-static void check_send(struct keeper *me, struct permit *permit)
+static void check_send(struct zk_session *me, struct permit *permit)
 {
     permit->stay.calls++;
     hf__zk_children(me->zk, permit->folders.name, false, check_reply, &permit->stay,
@@ -106,7 +107,7 @@ static void check_send(struct keeper *me, struct permit *permit)
 
 /* The leases are ours. The look at the name is behind the take in the same flight, or
  * goes out here. */
-static void permit_taken(struct keeper *me, struct permit *permit, uint64_t token,
+static void permit_taken(struct zk_session *me, struct permit *permit, uint64_t token,
                          int64_t since_ns, bool checking)
 {
     size_t len = strlen(permit->folders.leases) + 1 + NODE_SIZE;
@@ -124,7 +125,7 @@ static void permit_taken(struct keeper *me, struct permit *permit, uint64_t toke
 }
 
 /* Nothing has happened, and core does not want it any more. */
-static bool take_is_off(struct keeper *me, struct permit *permit)
+static bool take_is_off(struct zk_session *me, struct permit *permit)
 {
     if (!permit->stay.leaving)
         return false;
@@ -159,7 +160,7 @@ static void folder_made(void *session, void *subject, uint64_t word,
     permit->folder_error = reply ? reply->error : ZK_OK;
 }
 
-static void take_hopeless(struct keeper *me, struct permit *permit, int32_t error)
+static void take_hopeless(struct zk_session *me, struct permit *permit, int32_t error)
 {
     int32_t folder = permit->folder_error;
     bool made = folder == ZK_OK || folder == ZK_NODEEXISTS;
@@ -170,7 +171,7 @@ static void take_hopeless(struct keeper *me, struct permit *permit, int32_t erro
 }
 
 /* `limit`: the first operation was about the limit. */
-static void take_failed(struct keeper *me, struct permit *permit,
+static void take_failed(struct zk_session *me, struct permit *permit,
                         const struct zk_reply *reply, bool limit)
 {
     size_t failed = 0;
@@ -199,7 +200,7 @@ static void take_reply(void *session, void *subject, uint64_t word,
                        const struct zk_reply *reply, int64_t sent_ns,
                        const hf_error *gone)
 {
-    struct keeper *me = session;
+    struct zk_session *me = session;
     struct permit *permit = permit_of(subject);
     bool limit = permit->limit_state != LIMIT_FOREIGN;
     hf_error why;
@@ -226,7 +227,7 @@ static void take_reply(void *session, void *subject, uint64_t word,
 
 /* ---- Taking ---------------------------------------------------------------------- */
 
-static void op_for_limit(struct keeper *me, const struct permit *permit,
+static void op_for_limit(struct zk_session *me, const struct permit *permit,
                          struct zk_op *op, char text[LIMIT_SIZE])
 {
     uint32_t limit = permit->stay.ticket->limit;
@@ -240,7 +241,7 @@ static void op_for_limit(struct keeper *me, const struct permit *permit,
 }
 
 /* Where the server adds numbers all leases of a hold are asked for by one path. */
-static void ops_for_leases(const struct keeper *me, const struct permit *permit,
+static void ops_for_leases(const struct zk_session *me, const struct permit *permit,
                            struct zk_op *ops, char *paths, size_t room,
                            const char *line, size_t len)
 {
@@ -258,7 +259,7 @@ static void ops_for_leases(const struct keeper *me, const struct permit *permit,
     }
 }
 
-void hf__zk_permit_take(struct keeper *me, struct permit *permit)
+void hf__zk_permit_take(struct zk_session *me, struct permit *permit)
 {
     struct zk_op ops[TAKE_OPS];
     char line[ZK_DETAILS_SIZE], text[LIMIT_SIZE];
@@ -297,7 +298,7 @@ void hf__zk_permit_take(struct keeper *me, struct permit *permit)
 /* ---- Finding --------------------------------------------------------------------- */
 
 /* It was not carried out, and cannot be any more: the sync has seen to that. */
-static void not_taken(struct keeper *me, struct permit *permit)
+static void not_taken(struct zk_session *me, struct permit *permit)
 {
     permit->count = 0;
     if (take_is_off(me, permit))
@@ -309,7 +310,7 @@ static void owner_reply(void *session, void *subject, uint64_t word,
                         const struct zk_reply *reply, int64_t sent_ns,
                         const hf_error *gone)
 {
-    struct keeper *me = session;
+    struct zk_session *me = session;
     struct permit *permit = permit_of(subject);
     char path[PATH_SIZE];
     if (!still_due(permit, word))
@@ -333,7 +334,7 @@ static void find_reply(void *session, void *subject, uint64_t word,
                        const hf_error *gone)
 {
     (void)sent_ns;
-    struct keeper *me = session;
+    struct zk_session *me = session;
     struct permit *permit = permit_of(subject);
     char path[PATH_SIZE];
     hf_error why;
@@ -354,7 +355,7 @@ static void find_reply(void *session, void *subject, uint64_t word,
     hf__zk_exists(me->zk, path, false, owner_reply, &permit->stay, permit->turn);
 }
 
-void hf__zk_permit_find(struct keeper *me, struct permit *permit)
+void hf__zk_permit_find(struct zk_session *me, struct permit *permit)
 {
     permit_turn(permit, PERMIT_UNSURE);
     hf__zk_gather(me->zk);
@@ -372,7 +373,7 @@ static void give_reply(void *session, void *subject, uint64_t word,
                        const hf_error *gone)
 {
     (void)sent_ns;
-    struct keeper *me = session;
+    struct zk_session *me = session;
     struct permit *permit = permit_of(subject);
     if (!still_due(permit, word))
         return;
@@ -384,7 +385,7 @@ static void give_reply(void *session, void *subject, uint64_t word,
         return;
     if (permit->doubt) {
         if (hf__zk_is_up(me->zk))
-            keeper_stall(me);
+            hf__zk_session_retry_soon(me);
         stay_left(me, &permit->stay, zk_not_withdrawn(permit->unsure));
         return;
     }
@@ -399,7 +400,7 @@ static void give_reply(void *session, void *subject, uint64_t word,
 }
 
 /* Answers inside the calls are "no connection", and leave the stay where it is. */
-void hf__zk_permit_release(struct keeper *me, struct permit *permit)
+void hf__zk_permit_release(struct zk_session *me, struct permit *permit)
 {
     char path[PATH_SIZE];
     permit_turn(permit, PERMIT_GIVE);

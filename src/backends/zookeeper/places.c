@@ -31,8 +31,8 @@
  * containers may well do so between two of our requests, and often. */
 enum { ROUNDS = 100 };
 
-static void recover_send(struct keeper *me, struct place *place);
-static void delete_send(struct keeper *me, struct place *place);
+static void recover_send(struct zk_session *me, struct place *place);
+static void delete_send(struct zk_session *me, struct place *place);
 
 int place_init(struct place *place, struct stay *stay, const struct place_user *user,
                enum node_form form, const char *folder, size_t folder_len)
@@ -48,7 +48,7 @@ int place_init(struct place *place, struct stay *stay, const struct place_user *
     return 0;
 }
 
-void place_done(struct keeper *me, struct place *place)
+void place_done(struct zk_session *me, struct place *place)
 {
     hf__zk_watcher_end(me, &place->watcher);
     if (place->calls)
@@ -59,7 +59,7 @@ void place_done(struct keeper *me, struct place *place)
 
 /* ---- Ends ------------------------------------------------------------------------ */
 
-static void place_gone(struct keeper *me, struct place *place,
+static void place_gone(struct zk_session *me, struct place *place,
                        enum hf_withdrawal answer)
 {
     hf_error verdict = place->verdict;
@@ -71,14 +71,14 @@ static void place_gone(struct keeper *me, struct place *place,
         place->user->left(me, place, answer);
 }
 
-void place_refuse(struct keeper *me, struct place *place, const hf_error *why)
+void place_refuse(struct zk_session *me, struct place *place, const hf_error *why)
 {
     place->verdict = *why;
     delete_send(me, place);
 }
 
 /* Nothing is on the server. */
-static void place_fail(struct keeper *me, struct place *place, const hf_error *why)
+static void place_fail(struct zk_session *me, struct place *place, const hf_error *why)
 {
     hf_error copy = *why;
     place_idle(place);
@@ -88,12 +88,12 @@ static void place_fail(struct keeper *me, struct place *place, const hf_error *w
         place->user->failed(me, place, &copy);
 }
 
-void place_pause(struct keeper *me, struct place *place, const hf_error *why)
+void place_pause(struct zk_session *me, struct place *place, const hf_error *why)
 {
     hf_error copy = *why;
     place->flying = false;
     if (hf__zk_is_up(me->zk))
-        keeper_stall(me);
+        hf__zk_session_retry_soon(me);
     copy.code = HF_EUNCERTAIN;
     if (place->leave)
         place->user->left(me, place, zk_not_withdrawn(place->unsure));
@@ -108,7 +108,7 @@ static void delete_done(void *session, void *subject, uint64_t word,
                         const hf_error *why)
 {
     (void)sent_ns;
-    struct keeper *me = session;
+    struct zk_session *me = session;
     struct place *place = subject;
     hf_error error;
     if (!still_due(place, word))
@@ -124,7 +124,7 @@ static void delete_done(void *session, void *subject, uint64_t word,
     }
 }
 
-static void delete_send(struct keeper *me, struct place *place)
+static void delete_send(struct zk_session *me, struct place *place)
 {
     begin_turn(place, PLACE_LEAVING);
     place->calls++;
@@ -134,7 +134,7 @@ static void delete_send(struct keeper *me, struct place *place)
     hf__zk_flush(me->zk);
 }
 
-void place_leave(struct keeper *me, struct place *place)
+void place_leave(struct zk_session *me, struct place *place)
 {
     place->leave = true;
     switch (place->state) {
@@ -156,7 +156,7 @@ void place_leave(struct keeper *me, struct place *place)
     }
 }
 
-void place_forget(struct keeper *me, struct place *place)
+void place_forget(struct zk_session *me, struct place *place)
 {
     hf__zk_watcher_end(me, &place->watcher);
     place_idle(place);
@@ -185,7 +185,7 @@ static void parents_done(void *session, void *subject, uint64_t word,
 }
 
 /* Below zero: such a node would be sorted before all others. */
-static bool has_wrapped(struct keeper *me, const struct place *place)
+static bool has_wrapped(struct zk_session *me, const struct place *place)
 {
     struct node node;
     hf__zk_node_parse_number(&node, me->layout, node_name(place),
@@ -193,7 +193,7 @@ static bool has_wrapped(struct keeper *me, const struct place *place)
     return node.form == NODE_OTHER || node.number[0] == '-';
 }
 
-static void entered(struct keeper *me, struct place *place,
+static void entered(struct zk_session *me, struct place *place,
                     const struct zk_reply *reply)
 {
     size_t room = NODE_ROOM + place->folder_len;
@@ -218,7 +218,7 @@ static void entered(struct keeper *me, struct place *place,
     }
 }
 
-static void parents_missing(struct keeper *me, struct place *place)
+static void parents_missing(struct zk_session *me, struct place *place)
 {
     hf_error why;
     int32_t error = place->parents_error;
@@ -239,7 +239,7 @@ static void create_done(void *session, void *subject, uint64_t word,
                         const hf_error *why)
 {
     (void)sent_ns;
-    struct keeper *me = session;
+    struct zk_session *me = session;
     struct place *place = subject;
     hf_error error;
     if (!still_due(place, word))
@@ -259,7 +259,7 @@ static void create_done(void *session, void *subject, uint64_t word,
     }
 }
 
-static void enter_send(struct keeper *me, struct place *place)
+static void enter_send(struct zk_session *me, struct place *place)
 {
     char node[NODE_SIZE], data[ZK_DETAILS_SIZE];
     size_t len =
@@ -284,7 +284,7 @@ static void enter_send(struct keeper *me, struct place *place)
     hf__zk_flush(me->zk);
 }
 
-void place_enter(struct keeper *me, struct place *place)
+void place_enter(struct zk_session *me, struct place *place)
 {
     hf_error why;
     place->leave = place->unsure = place->checked = false;
@@ -308,7 +308,7 @@ void place_enter(struct keeper *me, struct place *place)
 /* ---- Finding a node whose creation was not answered ------------------------------ */
 
 /* It is not there, and cannot come any more: the sync has seen to that. */
-static void recover_nothing(struct keeper *me, struct place *place)
+static void recover_nothing(struct zk_session *me, struct place *place)
 {
     place_idle(place);
     place->rounds = 0;
@@ -323,7 +323,7 @@ static void owner_done(void *session, void *subject, uint64_t word,
                        const hf_error *why)
 {
     (void)sent_ns;
-    struct keeper *me = session;
+    struct zk_session *me = session;
     struct place *place = subject;
     hf_error error;
     if (!still_due(place, word))
@@ -353,7 +353,7 @@ static void recover_done(void *session, void *subject, uint64_t word,
                          const hf_error *why)
 {
     (void)sent_ns;
-    struct keeper *me = session;
+    struct zk_session *me = session;
     struct place *place = subject;
     hf_error error;
     size_t at = NO_NODE;
@@ -375,7 +375,7 @@ static void recover_done(void *session, void *subject, uint64_t word,
     hf__zk_exists(me->zk, place->path, false, owner_done, place, place->turn);
 }
 
-static void recover_send(struct keeper *me, struct place *place)
+static void recover_send(struct zk_session *me, struct place *place)
 {
     begin_turn(place, PLACE_UNKNOWN);
     place->calls++;
@@ -387,7 +387,7 @@ static void recover_send(struct keeper *me, struct place *place)
 
 /* ---- Connected again ------------------------------------------------------------- */
 
-void place_up(struct keeper *me, struct place *place)
+void place_up(struct zk_session *me, struct place *place)
 {
     if (place->flying)
         return;

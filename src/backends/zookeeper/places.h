@@ -56,10 +56,10 @@ static inline void folder_shut(struct place *place)
 }
 
 /* Something of ours is or may be on the server, and we are stuck; see place_up(). */
-void place_pause(struct keeper *me, struct place *place, const hf_error *why);
+void place_pause(struct zk_session *me, struct place *place, const hf_error *why);
 
 /* It is our turn: tells the user, so this comes last. */
-void place_in(struct keeper *me, struct place *place, int64_t since_ns);
+void place_in(struct zk_session *me, struct place *place, int64_t since_ns);
 
 zk_done place_listed; /* the answer to a listing: in, or whom to wait for */
 

@@ -33,7 +33,7 @@ struct batch {
     } of[];
 };
 
-void hf__zk_renew_forget(struct keeper *me, const struct stay *stay)
+void hf__zk_renew_forget(struct zk_session *me, const struct stay *stay)
 {
     for (HF_EACH(link, &me->batches)) {
         struct batch *batch = HF_CONTAINER(link, struct batch, link);
@@ -49,7 +49,7 @@ static void batch_free(struct batch *batch)
     hf__free(batch);
 }
 
-void hf__zk_renew_done(struct keeper *me)
+void hf__zk_renew_done(struct zk_session *me)
 {
     for (struct hf_link *link; (link = hf__list_first(&me->batches));)
         batch_free(HF_CONTAINER(link, struct batch, link));
@@ -57,8 +57,8 @@ void hf__zk_renew_done(struct keeper *me)
 
 /* ---- Answers --------------------------------------------------------------------- */
 
-static void tell(struct keeper *me, struct hf_ticket *ticket, enum hf_renew_mode mode,
-                 enum hf_renewal answer, int64_t sent_ns)
+static void tell(struct zk_session *me, struct hf_ticket *ticket,
+                 enum hf_renew_mode mode, enum hf_renewal answer, int64_t sent_ns)
 {
     struct stay *stay = stay_of(ticket);
     if (answer == HF_RENEWAL_LOST && stay && stay->held)
@@ -75,7 +75,7 @@ static void tell(struct keeper *me, struct hf_ticket *ticket, enum hf_renew_mode
 }
 
 /* In layout=single every holder's node has the same path: the transaction tells. */
-static bool proves(struct keeper *me, const struct stay *stay,
+static bool proves(struct zk_session *me, const struct stay *stay,
                    const struct zk_reply *reply)
 {
     return reply->error == ZK_OK &&
@@ -83,7 +83,7 @@ static bool proves(struct keeper *me, const struct stay *stay,
            (me->layout != LAYOUT_SINGLE || (uint64_t)reply->stat.czxid == stay->token);
 }
 
-static enum hf_renewal answer_of(struct keeper *me, const struct stay *stay,
+static enum hf_renewal answer_of(struct zk_session *me, const struct stay *stay,
                                  const struct zk_reply *reply, bool watched)
 {
     if (!reply || (reply->error != ZK_OK && reply->error != ZK_NONODE))
@@ -98,7 +98,7 @@ static void batch_done(void *session, void *subject, uint64_t word,
                        const hf_error *why)
 {
     (void)why;
-    struct keeper *me = session;
+    struct zk_session *me = session;
     struct batch *batch = subject;
     bool synced = word == WATCHED;
     for (uint32_t i = 0; i < batch->count; i++) {
@@ -117,7 +117,7 @@ static void batch_done(void *session, void *subject, uint64_t word,
 
 /* Those that are not held are answered at once. So are those that move to another node:
  * the server may have carried that out, and would not find the one we know. */
-static void batch_sort(struct keeper *me, struct batch *batch)
+static void batch_sort(struct zk_session *me, struct batch *batch)
 {
     for (uint32_t i = 0; i < batch->count; i++) {
         struct hf_ticket *ticket = batch->of[i].ticket;
@@ -133,7 +133,7 @@ static void batch_sort(struct keeper *me, struct batch *batch)
     }
 }
 
-static void batch_send(struct keeper *me, struct batch *batch)
+static void batch_send(struct zk_session *me, struct batch *batch)
 {
     batch->calls = 2; /* the sync, and one so that it lives until all is sent */
     batch_sort(me, batch);
@@ -151,10 +151,10 @@ static void batch_send(struct keeper *me, struct batch *batch)
         batch_free(batch);
 }
 
-void keeper_renew(void *session, struct hf_ticket *const *tickets, size_t count,
-                  enum hf_renew_mode mode)
+void hf__zk_session_renew(void *session, struct hf_ticket *const *tickets, size_t count,
+                          enum hf_renew_mode mode)
 {
-    struct keeper *me = session;
+    struct zk_session *me = session;
     struct batch *batch = hf__alloc(sizeof(*batch) + count * sizeof(batch->of[0]));
     for (size_t i = 0; !batch && i < count; i++)
         me->host->ops->renewed(me->host, tickets[i], HF_RENEWAL_UNKNOWN, NULL);
@@ -170,7 +170,7 @@ void keeper_renew(void *session, struct hf_ticket *const *tickets, size_t count,
 
 /* ---- Interest -------------------------------------------------------------------- */
 
-static void own_fired(struct keeper *me, struct watcher *watcher,
+static void own_fired(struct zk_session *me, struct watcher *watcher,
                       enum zk_event_type type)
 {
     struct stay *stay = HF_CONTAINER(watcher, struct stay, own);
@@ -186,7 +186,7 @@ static void own_done(void *session, void *subject, uint64_t word,
     (void)word;
     (void)sent_ns;
     (void)why;
-    struct keeper *me = session;
+    struct zk_session *me = session;
     struct stay *stay = subject;
     stay->calls--;
     if (!reply || reply->error != ZK_OK)
@@ -203,7 +203,7 @@ static void own_done(void *session, void *subject, uint64_t word,
     }
 }
 
-void hf__zk_interest_watch(struct keeper *me, struct stay *stay)
+void hf__zk_interest_watch(struct zk_session *me, struct stay *stay)
 {
     if (!stay->interested || stay->moving || hf__linked(&stay->own.link) ||
         !hf__zk_is_up(me->zk))
@@ -213,9 +213,9 @@ void hf__zk_interest_watch(struct keeper *me, struct stay *stay)
     hf__zk_get(me->zk, stay->node, true, own_done, stay, 0);
 }
 
-void keeper_interest(void *session, struct hf_ticket *ticket)
+void hf__zk_session_interest(void *session, struct hf_ticket *ticket)
 {
-    struct keeper *me = session;
+    struct zk_session *me = session;
     struct stay *stay = stay_of(ticket);
     if (!stay || !stay->held)
         return;

@@ -15,7 +15,7 @@
 
 #include <string.h>
 
-#define STALL_NS (100 * HF_NS_PER_MS)
+#define RETRY_NS (100 * HF_NS_PER_MS)
 
 /* ---- Errors ---------------------------------------------------------------------- */
 
@@ -62,25 +62,25 @@ static void litter_gone(void *session, void *subject, uint64_t word,
     (void)word;
     (void)sent_ns;
     (void)why;
-    struct keeper *me = session;
+    struct zk_session *me = session;
     struct litter *litter = subject;
     litter->flying = false;
     if (reply && (reply->error == ZK_OK || reply->error == ZK_NONODE)) {
         hf__list_remove(&litter->link);
         hf__free(litter);
     } else if (hf__zk_is_up(me->zk)) {
-        keeper_stall(me);
+        hf__zk_session_retry_soon(me);
     }
 }
 
-static void litter_delete(struct keeper *me, struct litter *litter)
+static void litter_delete(struct zk_session *me, struct litter *litter)
 {
     litter->flying = true;
     hf__zk_delete(me->zk, litter->path, -1, litter_gone, litter, 0);
 }
 
 /* Out of memory: once, and hope; it ends with the session at the latest. */
-void litter_add(struct keeper *me, const char *path, size_t len)
+void litter_add(struct zk_session *me, const char *path, size_t len)
 {
     struct litter *litter = hf__alloc(sizeof(*litter) + len + 1);
     if (!litter) {
@@ -92,7 +92,7 @@ void litter_add(struct keeper *me, const char *path, size_t len)
     litter_delete(me, litter);
 }
 
-void litter_up(struct keeper *me)
+void litter_up(struct zk_session *me)
 {
     for (HF_EACH_SAFE(link, &me->litter)) {
         struct litter *litter = HF_CONTAINER(link, struct litter, link);
@@ -101,7 +101,7 @@ void litter_up(struct keeper *me)
     }
 }
 
-void litter_done(struct keeper *me)
+void litter_done(struct zk_session *me)
 {
     for (struct hf_link *link; (link = hf__list_first(&me->litter));) {
         struct litter *litter = HF_CONTAINER(link, struct litter, link);
@@ -114,29 +114,30 @@ void litter_done(struct keeper *me)
 
 /* ---- Stalls ---------------------------------------------------------------------- */
 
-static void stall_over(void *arg)
+static void retry_due(void *arg)
 {
-    struct keeper *me = arg;
+    struct zk_session *me = arg;
     if (!hf__zk_is_up(me->zk))
         return;
     litter_up(me);
     stays_up(me, false);
 }
 
-void keeper_stall(struct keeper *me)
+void hf__zk_session_retry_soon(struct zk_session *me)
 {
-    if (me->stall.slot || me->closing)
+    if (me->retry_timer.slot || me->closing)
         return;
-    me->stall.callback = stall_over;
-    me->stall.arg = me;
-    me->host->ops->set_timer(me->host, &me->stall,
-                             me->host->ops->now(me->host) + STALL_NS);
+    me->retry_timer.callback = retry_due;
+    me->retry_timer.arg = me;
+    me->host->ops->set_timer(me->host, &me->retry_timer,
+                             me->host->ops->now(me->host) + RETRY_NS);
 }
 
 /* ---- Jobs ------------------------------------------------------------------------ */
 
-struct job *hf__zk_job_begin(struct keeper *me, struct hf_request *request, size_t size,
-                             void (*done)(struct keeper *, struct job *))
+struct job *hf__zk_job_begin(struct zk_session *me, struct hf_request *request,
+                             size_t size,
+                             void (*done)(struct zk_session *, struct job *))
 {
     hf_error why;
     struct job *job = hf__alloc(size);
@@ -151,7 +152,7 @@ struct job *hf__zk_job_begin(struct keeper *me, struct hf_request *request, size
     return job;
 }
 
-static void job_free(struct keeper *me, struct job *job)
+static void job_free(struct zk_session *me, struct job *job)
 {
     hf__zk_forget(me->zk, job);
     hf__list_remove(&job->link);
@@ -160,7 +161,7 @@ static void job_free(struct keeper *me, struct job *job)
     hf__free(job);
 }
 
-void hf__zk_job_end(struct keeper *me, struct job *job, int rc, const hf_error *why)
+void hf__zk_job_end(struct zk_session *me, struct job *job, int rc, const hf_error *why)
 {
     struct hf_request *request = job->request;
     hf_error copy = why ? *why : (hf_error){ .code = 0 };
@@ -168,7 +169,7 @@ void hf__zk_job_end(struct keeper *me, struct job *job, int rc, const hf_error *
     me->host->ops->answered(me->host, request, rc, why ? &copy : NULL);
 }
 
-void hf__zk_jobs_forget(struct keeper *me, const void *request)
+void hf__zk_jobs_forget(struct zk_session *me, const void *request)
 {
     for (HF_EACH_SAFE(link, &me->jobs)) {
         struct job *job = HF_CONTAINER(link, struct job, link);
@@ -177,7 +178,7 @@ void hf__zk_jobs_forget(struct keeper *me, const void *request)
     }
 }
 
-void hf__zk_jobs_done(struct keeper *me)
+void hf__zk_jobs_done(struct zk_session *me)
 {
     for (struct hf_link *link; (link = hf__list_first(&me->jobs));)
         job_free(me, HF_CONTAINER(link, struct job, link));

@@ -28,7 +28,7 @@
 
 enum { WATCH_BUCKETS = 256 };
 
-struct keeper {
+struct zk_session {
     struct hf_host *host;
     struct zk *zk;
     enum layout layout;
@@ -40,7 +40,8 @@ struct keeper {
     struct hf_link batches; /* renewals under way */
     struct hf_link litter;  /* nodes to delete, whatever it takes */
     struct hf_link watchers[WATCH_BUCKETS];
-    struct hf_timer stall; /* something could not be sent though we are connected */
+    struct hf_timer
+        retry_timer; /* something could not be sent though we are connected */
 
     struct errands errands;  /* of changes.c */
     struct zk_identity self; /* for the data of our nodes: hf__zk_details_write() */
@@ -53,7 +54,7 @@ struct keeper {
  * that happened before its own call, so it has to look, and to set itself again. At the
  * end of a session all are dropped, untold: `expired` tells the stays. */
 struct watcher;
-typedef void watcher_fired(struct keeper *me, struct watcher *watcher,
+typedef void watcher_fired(struct zk_session *me, struct watcher *watcher,
                            enum zk_event_type type);
 struct watcher {
     struct hf_link link; /* zeroed: not set */
@@ -62,36 +63,36 @@ struct watcher {
     watcher_fired *fired;
 };
 
-void hf__zk_watchers_init(struct keeper *me);
+void hf__zk_watchers_init(struct zk_session *me);
 void hf__zk_watcher_set(
-    struct keeper *me, struct watcher *watcher, const char *path,
+    struct zk_session *me, struct watcher *watcher, const char *path,
     watcher_fired *fired); /* moves one that is set, as hf__zk_watcher_end() does */
 /* Takes it off, and the server's watch too. */
-void hf__zk_watcher_end(struct keeper *me, struct watcher *watcher);
+void hf__zk_watcher_end(struct zk_session *me, struct watcher *watcher);
 /* Takes it off where the server has no watch: the call said NONODE, or got no reply. */
 void hf__zk_watcher_drop(struct watcher *watcher);
-void hf__zk_watchers_event(struct keeper *me, enum zk_event_type type, const char *path,
-                           size_t len);
-void hf__zk_watchers_drop(struct keeper *me);
+void hf__zk_watchers_event(struct zk_session *me, enum zk_event_type type,
+                           const char *path, size_t len);
+void hf__zk_watchers_drop(struct zk_session *me);
 
 /* ---- stays.c: stays ------------------------------------------------------------- */
 
 struct stay;
 struct stay_ops {
     /* Asked again: say what is the case. */
-    void (*attempt)(struct keeper *me, struct stay *stay);
+    void (*attempt)(struct zk_session *me, struct stay *stay);
     /* Leave, and answer stay_left(), now or later. Repeated at any time. The ticket may
      * be gone (forgotten), or core has not asked (the lease is over: stay->leaving is
      * false): the same, stays.c knows. */
-    void (*withdraw)(struct keeper *me, struct stay *stay);
+    void (*withdraw)(struct zk_session *me, struct stay *stay);
     /* Connected again, on the same session (look again at what you wait for, repeat
      * what got no answer), or on a fresh one (after `expired`: begin anew). Also when a
-     * call could not be sent for want of memory (keeper_stall). */
-    void (*up)(struct keeper *me, struct stay *stay, bool fresh);
+     * call could not be sent for want of memory (hf__zk_session_retry_soon). */
+    void (*up)(struct zk_session *me, struct stay *stay, bool fresh);
     /* Every node is gone. stays.c tells core of a hold, and ends a stay that leaves. */
-    void (*expired)(struct keeper *me, struct stay *stay);
+    void (*expired)(struct zk_session *me, struct stay *stay);
     /* Free what belongs to the kind; the stay itself is freed by stays.c. */
-    void (*done)(struct keeper *me, struct stay *stay);
+    void (*done)(struct zk_session *me, struct stay *stay);
 };
 
 struct stay {
@@ -110,30 +111,30 @@ struct stay {
     uint64_t token;
     const char *node; /* path of the node that proves the hold; the kind's memory */
     int64_t ttl_ns, since_ns;
-    struct hf_timer lease; /* takes the node away when nobody renews */
-    struct watcher own;    /* of `node`: core wants to hear at once */
-    int64_t revoked_mzxid; /* the change that was told as a revocation */
-    struct keeper *keeper; /* for the timer */
-    uint32_t calls;        /* with the stay as their subject, under way */
+    struct hf_timer lease;      /* takes the node away when nobody renews */
+    struct watcher own;         /* of `node`: core wants to hear at once */
+    int64_t revoked_mzxid;      /* the change that was told as a revocation */
+    struct zk_session *session; /* for the timer */
+    uint32_t calls;             /* with the stay as their subject, under way */
 };
 
 /* A stay of `size` bytes for the ticket, in me->stays and ticket->store[0]. NULL: out
  * of memory, `failed` has been told. */
-struct stay *stay_begin(struct keeper *me, struct hf_ticket *ticket, size_t size,
+struct stay *stay_begin(struct zk_session *me, struct hf_ticket *ticket, size_t size,
                         const struct stay_ops *ops);
 /* Ends it: ops->done(), answers under way are dropped, the memory goes. No answer. */
-void stay_end(struct keeper *me, struct stay *stay);
+void stay_end(struct zk_session *me, struct stay *stay);
 
 /* It is in: `node` proves it from here on. Tells core. Not for stays that leave.
  * since_ns: a moment before the request that proved it was sent. */
-void stay_granted(struct keeper *me, struct stay *stay, const char *node,
+void stay_granted(struct zk_session *me, struct stay *stay, const char *node,
                   uint64_t token, int64_t since_ns);
-void stay_grant_again(struct keeper *me, struct stay *stay);
-void stay_queued(struct keeper *me, struct stay *stay); /* tells core, once */
+void stay_grant_again(struct zk_session *me, struct stay *stay);
+void stay_queued(struct zk_session *me, struct stay *stay); /* tells core, once */
 /* Tells core. HF_EUNREACHABLE, HF_EUNCERTAIN leave the stay open; else it is ended:
  * nothing of it may be on the server, and `stay` is not to be touched any more. */
-void stay_failed(struct keeper *me, struct stay *stay, const hf_error *why);
-void stay_busy(struct keeper *me, struct stay *stay); /* tells core and ends it */
+void stay_failed(struct zk_session *me, struct stay *stay, const hf_error *why);
+void stay_busy(struct zk_session *me, struct stay *stay); /* tells core and ends it */
 /* No answer of the server's; `maybe`: it may have done what we asked. */
 static inline enum hf_withdrawal zk_not_withdrawn(bool maybe)
 {
@@ -144,21 +145,21 @@ static inline bool zk_is_withdrawn(enum hf_withdrawal answer)
     return answer == HF_WITHDRAWN || answer == HF_GONE;
 }
 /* Tells core. HF_WITHDRAWN, HF_GONE end the stay: do not touch it any more. */
-void stay_left(struct keeper *me, struct stay *stay, enum hf_withdrawal answer);
+void stay_left(struct zk_session *me, struct stay *stay, enum hf_withdrawal answer);
 /* The hold is over: tells core, once. The stay stays until it is withdrawn. */
-void stay_lost(struct keeper *me, struct stay *stay);
+void stay_lost(struct zk_session *me, struct stay *stay);
 /* The same, and the server said that the node does not exist any more. */
-void stay_gone(struct keeper *me, struct stay *stay);
+void stay_gone(struct zk_session *me, struct stay *stay);
 
 /* The lease that can be given, of ttl_ns from since_ns; sets the timer that ends it. */
-int64_t stay_lease(struct keeper *me, struct stay *stay, int64_t ttl_ns,
+int64_t stay_lease(struct zk_session *me, struct stay *stay, int64_t ttl_ns,
                    int64_t since_ns);
 
-void keeper_withdraw(void *session, struct hf_ticket *ticket);
-void stays_forget(struct keeper *me, const void *gone);
-void stays_up(struct keeper *me, bool fresh);
-void stays_expired(struct keeper *me);
-void stays_done(struct keeper *me);
+void hf__zk_session_withdraw(void *session, struct hf_ticket *ticket);
+void stays_forget(struct zk_session *me, const void *gone);
+void stays_up(struct zk_session *me, bool fresh);
+void stays_expired(struct zk_session *me);
+void stays_done(struct zk_session *me);
 
 static inline struct stay *stay_of(const struct hf_ticket *ticket)
 {
@@ -171,19 +172,20 @@ struct place;
 struct place_user {
     /* The first one in the queue (a reader: no writer before it). since_ns: a moment
      * before the request that showed it. */
-    void (*in)(struct keeper *me, struct place *place, int64_t since_ns);
+    void (*in)(struct zk_session *me, struct place *place, int64_t since_ns);
     /* Others come first; told once per entry. */
-    void (*queued)(struct keeper *me, struct place *place);
+    void (*queued)(struct zk_session *me, struct place *place);
     /* HF_EUNREACHABLE, HF_EUNCERTAIN: goes on by itself at `up`. Anything else: it is
      * over, nothing is on the server, the place is idle. */
-    void (*failed)(struct keeper *me, struct place *place, const hf_error *why);
+    void (*failed)(struct zk_session *me, struct place *place, const hf_error *why);
     /* Answer to place_leave(). After HF_WITHDRAWN or HF_GONE the place is idle. */
-    void (*left)(struct keeper *me, struct place *place, enum hf_withdrawal answer);
+    void (*left)(struct zk_session *me, struct place *place, enum hf_withdrawal answer);
     /* May be NULL. Our node is in the folder, for the first time, among these children:
      * is it a folder for us? False: not known yet, or refused; place_list() or
      * place_refuse() comes later, or came. Locks of the wrong form have been refused
      * already. */
-    bool (*check)(struct keeper *me, struct place *place, const struct zk_reply *reply);
+    bool (*check)(struct zk_session *me, struct place *place,
+                  const struct zk_reply *reply);
 };
 
 enum place_state {
@@ -222,27 +224,27 @@ struct place {
 /* `folder`: of the queue. 0 or HF_ENOMEM. */
 int place_init(struct place *place, struct stay *stay, const struct place_user *user,
                enum node_form form, const char *folder, size_t folder_len);
-void place_enter(struct keeper *me, struct place *place); /* from PLACE_IDLE */
+void place_enter(struct zk_session *me, struct place *place); /* from PLACE_IDLE */
 /* Leaves; may be repeated. If the place is idle, `left` is told inside. */
-void place_leave(struct keeper *me, struct place *place);
+void place_leave(struct zk_session *me, struct place *place);
 /* Looks (again) whose turn it is. */
-void place_list(struct keeper *me, struct place *place);
+void place_list(struct zk_session *me, struct place *place);
 /* The queue will not have us: leaves it, and then says `failed` with that. */
-void place_refuse(struct keeper *me, struct place *place, const hf_error *why);
+void place_refuse(struct zk_session *me, struct place *place, const hf_error *why);
 /* Our node is known to be gone (somebody's multi deleted it): idle, without a word. */
-void place_forget(struct keeper *me, struct place *place);
-void place_up(struct keeper *me, struct place *place); /* same session: goes on */
-void place_expired(struct place *place);               /* idle, without a word */
-void place_done(struct keeper *me, struct place *place);
+void place_forget(struct zk_session *me, struct place *place);
+void place_up(struct zk_session *me, struct place *place); /* same session: goes on */
+void place_expired(struct place *place);                   /* idle, without a word */
+void place_done(struct zk_session *me, struct place *place);
 
 /* ---- replies.c: what several of them need ---------------------------------------- */
 
 /* Deletes that node, again and again until it is known to be gone. */
-void litter_add(struct keeper *me, const char *path, size_t len);
-void litter_up(struct keeper *me);
-void litter_done(struct keeper *me); /* forgets them: their session is over */
+void litter_add(struct zk_session *me, const char *path, size_t len);
+void litter_up(struct zk_session *me);
+void litter_done(struct zk_session *me); /* forgets them: their session is over */
 /* Something could not be sent though the wire is up: `up` comes to all later. */
-void keeper_stall(struct keeper *me);
+void hf__zk_session_retry_soon(struct zk_session *me);
 
 /* A reply that is an error, or none, as a code with a sentence; 0 if it is neither. */
 int hf__zk_server_error(const struct zk_reply *reply, hf_error *ret_why);
@@ -257,21 +259,23 @@ static inline int zk_reply_error(const struct zk_reply *reply, const hf_error *w
 
 /* ---- Kinds ----------------------------------------------------------------------- */
 
-void hf__zk_lock_attempt(struct keeper *me, struct hf_ticket *ticket);   /* locks.c */
-void hf__zk_single_attempt(struct keeper *me, struct hf_ticket *ticket); /* single.c */
-void hf__zk_permits_attempt(struct keeper *me,
+void hf__zk_lock_attempt(struct zk_session *me, struct hf_ticket *ticket); /* locks.c */
+void hf__zk_single_attempt(struct zk_session *me,
+                           struct hf_ticket *ticket); /* single.c */
+void hf__zk_permits_attempt(struct zk_session *me,
                             struct hf_ticket *ticket); /* permits.c */
-void hf__zk_expiring_attempt(struct keeper *me,
-                             struct hf_ticket *ticket);                 /* expiring.c */
-void hf__zk_latch_attempt(struct keeper *me, struct hf_ticket *ticket); /* latches.c */
+void hf__zk_expiring_attempt(struct zk_session *me,
+                             struct hf_ticket *ticket); /* expiring.c */
+void hf__zk_latch_attempt(struct zk_session *me,
+                          struct hf_ticket *ticket); /* latches.c */
 
-void keeper_renew(void *session, struct hf_ticket *const *tickets, size_t count,
-                  enum hf_renew_mode mode); /* renew.c */
-void keeper_interest(void *session, struct hf_ticket *ticket);
-void hf__zk_interest_watch(struct keeper *me,
+void hf__zk_session_renew(void *session, struct hf_ticket *const *tickets, size_t count,
+                          enum hf_renew_mode mode); /* renew.c */
+void hf__zk_session_interest(void *session, struct hf_ticket *ticket);
+void hf__zk_interest_watch(struct zk_session *me,
                            struct stay *stay); /* sets the watch if it is due */
-void hf__zk_renew_forget(struct keeper *me, const struct stay *stay);
-void hf__zk_renew_done(struct keeper *me);
+void hf__zk_renew_forget(struct zk_session *me, const struct stay *stay);
+void hf__zk_renew_done(struct zk_session *me);
 
 /* Requests. What needs more than one call is a job: it is in me->jobs, its calls have
  * it as their subject, and hf__zk_job_end() frees it. A request that is forgotten ends its
@@ -279,22 +283,26 @@ void hf__zk_renew_done(struct keeper *me);
 struct job {
     struct hf_link link;
     struct hf_request *request;
-    void (*done)(struct keeper *me, struct job *job); /* frees what hangs on it */
+    void (*done)(struct zk_session *me, struct job *job); /* frees what hangs on it */
 };
-struct job *hf__zk_job_begin(struct keeper *me, struct hf_request *request, size_t size,
-                             void (*done)(struct keeper *,
+struct job *hf__zk_job_begin(struct zk_session *me, struct hf_request *request,
+                             size_t size,
+                             void (*done)(struct zk_session *,
                                           struct job *)); /* NULL: told */
-void hf__zk_job_end(struct keeper *me, struct job *job, int rc, const hf_error *why);
-void hf__zk_jobs_forget(struct keeper *me, const void *request);
-void hf__zk_jobs_done(struct keeper *me);
+void hf__zk_job_end(struct zk_session *me, struct job *job, int rc,
+                    const hf_error *why);
+void hf__zk_jobs_forget(struct zk_session *me, const void *request);
+void hf__zk_jobs_done(struct zk_session *me);
 
-void hf__zk_latch_ask(struct keeper *me, struct hf_request *request); /* latches.c */
-void hf__zk_cell_ask(struct keeper *me, struct hf_request *request);  /* cells.c */
-void hf__zk_inspect(struct keeper *me, struct hf_request *request);   /* inspect.c */
-void hf__zk_evict(struct keeper *me, struct hf_request *request);     /* inspect.c */
-void hf__zk_revoke(struct keeper *me, struct hf_request *request);    /* inspect.c */
-void hf__zk_diagnose(struct keeper *me, struct hf_request *request);  /* diagnose.c */
-void hf__zk_downgrade(struct keeper *me, struct hf_request *request); /* locks.c */
-void hf__zk_downgrade_forget(struct keeper *me, const void *request);
+void hf__zk_latch_ask(struct zk_session *me,
+                      struct hf_request *request);                       /* latches.c */
+void hf__zk_cell_ask(struct zk_session *me, struct hf_request *request); /* cells.c */
+void hf__zk_inspect(struct zk_session *me, struct hf_request *request);  /* inspect.c */
+void hf__zk_evict(struct zk_session *me, struct hf_request *request);    /* inspect.c */
+void hf__zk_revoke(struct zk_session *me, struct hf_request *request);   /* inspect.c */
+void hf__zk_diagnose(struct zk_session *me,
+                     struct hf_request *request); /* diagnose.c */
+void hf__zk_downgrade(struct zk_session *me, struct hf_request *request); /* locks.c */
+void hf__zk_downgrade_forget(struct zk_session *me, const void *request);
 
 #endif

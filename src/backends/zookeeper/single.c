@@ -49,8 +49,8 @@ struct single {
     char *path;
 };
 
-static void create_send(struct keeper *me, struct single *single);
-static void look_send(struct keeper *me, struct single *single);
+static void create_send(struct zk_session *me, struct single *single);
+static void look_send(struct zk_session *me, struct single *single);
 
 static struct single *single_of(struct stay *stay)
 {
@@ -81,13 +81,13 @@ static bool still_due(struct single *single, uint64_t word)
 }
 
 /* No answer, or one that does not help. single_up() goes on. */
-static void pause(struct keeper *me, struct single *single, const hf_error *why)
+static void pause(struct zk_session *me, struct single *single, const hf_error *why)
 {
     hf_error copy = *why;
     if (single->maybe)
         copy.code = HF_EUNCERTAIN;
     if (hf__zk_is_up(me->zk))
-        keeper_stall(me);
+        hf__zk_session_retry_soon(me);
     if (single->stay.leaving)
         stay_left(me, &single->stay, zk_not_withdrawn(single->maybe));
     else if (!single->stay.answered)
@@ -97,7 +97,7 @@ static void pause(struct keeper *me, struct single *single, const hf_error *why)
 /* ---- Leaving --------------------------------------------------------------------- */
 
 /* Nothing of ours is on the server any more. */
-static void left(struct keeper *me, struct single *single)
+static void left(struct zk_session *me, struct single *single)
 {
     single->state = SINGLE_IDLE;
     single->maybe = false;
@@ -109,7 +109,7 @@ static void delete_done(void *session, void *subject, uint64_t word,
                         const hf_error *why)
 {
     (void)sent_ns;
-    struct keeper *me = session;
+    struct zk_session *me = session;
     struct single *single = subject;
     hf_error error;
     if (!still_due(single, word))
@@ -126,13 +126,13 @@ static void delete_done(void *session, void *subject, uint64_t word,
     pause(me, single, &error);
 }
 
-static void delete_send(struct keeper *me, struct single *single)
+static void delete_send(struct zk_session *me, struct single *single)
 {
     begin(single, SINGLE_LEAVING);
     hf__zk_delete(me->zk, single->path, -1, delete_done, single, single->turn);
 }
 
-static void single_withdraw(struct keeper *me, struct stay *stay)
+static void single_withdraw(struct zk_session *me, struct stay *stay)
 {
     struct single *single = single_of(stay);
     hf__zk_watcher_end(me, &single->watcher);
@@ -150,7 +150,7 @@ static void single_withdraw(struct keeper *me, struct stay *stay)
 /* ---- Looking --------------------------------------------------------------------- */
 
 /* By its transaction once that is known: a revocation overwrites the data. */
-static bool is_ours(const struct keeper *me, const struct single *single,
+static bool is_ours(const struct zk_session *me, const struct single *single,
                     const struct zk_reply *reply)
 {
     char id[ID_DIGITS];
@@ -164,7 +164,7 @@ static bool is_ours(const struct keeper *me, const struct single *single,
     return memcmp(reply->data.at + reply->data.len - ID_DIGITS, id, ID_DIGITS) == 0;
 }
 
-static void held(struct keeper *me, struct single *single, int64_t czxid,
+static void held(struct zk_session *me, struct single *single, int64_t czxid,
                  int64_t since_ns)
 {
     single->state = SINGLE_HELD;
@@ -176,7 +176,7 @@ static void held(struct keeper *me, struct single *single, int64_t czxid,
         stay_granted(me, &single->stay, single->path, (uint64_t)czxid, since_ns);
 }
 
-static void taken(struct keeper *me, struct single *single)
+static void taken(struct zk_session *me, struct single *single)
 {
     struct stay *stay = &single->stay;
     single->maybe = false;
@@ -202,7 +202,7 @@ static void look_done(void *session, void *subject, uint64_t word,
                       const struct zk_reply *reply, int64_t sent_ns,
                       const hf_error *why)
 {
-    struct keeper *me = session;
+    struct zk_session *me = session;
     struct single *single = subject;
     hf_error error;
     if (!still_due(single, word))
@@ -235,7 +235,8 @@ static void look_done(void *session, void *subject, uint64_t word,
 }
 
 /* May come for the watch of another one of us, before our own is set: taken() looks. */
-static void fired(struct keeper *me, struct watcher *watcher, enum zk_event_type type)
+static void fired(struct zk_session *me, struct watcher *watcher,
+                  enum zk_event_type type)
 {
     struct single *single = HF_CONTAINER(watcher, struct single, watcher);
     if (single->state != SINGLE_WAITING)
@@ -246,7 +247,7 @@ static void fired(struct keeper *me, struct watcher *watcher, enum zk_event_type
         look_send(me, single);
 }
 
-static void look_send(struct keeper *me, struct single *single)
+static void look_send(struct zk_session *me, struct single *single)
 {
     begin(single, SINGLE_LOOKING);
     hf__zk_gather(me->zk);
@@ -263,7 +264,7 @@ static void create_done(void *session, void *subject, uint64_t word,
                         const struct zk_reply *reply, int64_t sent_ns,
                         const hf_error *why)
 {
-    struct keeper *me = session;
+    struct zk_session *me = session;
     struct single *single = subject;
     struct stay *stay = &single->stay;
     hf_error error;
@@ -289,7 +290,7 @@ static void create_done(void *session, void *subject, uint64_t word,
     }
 }
 
-static void create_send(struct keeper *me, struct single *single)
+static void create_send(struct zk_session *me, struct single *single)
 {
     char data[ZK_DETAILS_SIZE + ID_DIGITS + 8];
     int64_t now = me->host->ops->now(me->host);
@@ -308,7 +309,7 @@ static void create_send(struct keeper *me, struct single *single)
 
 /* ---- The stay -------------------------------------------------------------------- */
 
-static void single_attempt_again(struct keeper *me, struct stay *stay)
+static void single_attempt_again(struct zk_session *me, struct stay *stay)
 {
     struct single *single = single_of(stay);
     hf_error why;
@@ -327,7 +328,7 @@ static void single_attempt_again(struct keeper *me, struct stay *stay)
     }
 }
 
-static void single_up(struct keeper *me, struct stay *stay, bool fresh)
+static void single_up(struct zk_session *me, struct stay *stay, bool fresh)
 {
     (void)fresh;
     struct single *single = single_of(stay);
@@ -346,7 +347,7 @@ static void single_up(struct keeper *me, struct stay *stay, bool fresh)
     }
 }
 
-static void single_expired(struct keeper *me, struct stay *stay)
+static void single_expired(struct zk_session *me, struct stay *stay)
 {
     (void)me;
     struct single *single = single_of(stay);
@@ -356,7 +357,7 @@ static void single_expired(struct keeper *me, struct stay *stay)
     single->turn++;
 }
 
-static void single_done(struct keeper *me, struct stay *stay)
+static void single_done(struct zk_session *me, struct stay *stay)
 {
     struct single *single = single_of(stay);
     hf__zk_watcher_end(me, &single->watcher);
@@ -371,7 +372,7 @@ static const struct stay_ops single_ops = {
     .done = single_done,
 };
 
-void hf__zk_single_attempt(struct keeper *me, struct hf_ticket *ticket)
+void hf__zk_single_attempt(struct zk_session *me, struct hf_ticket *ticket)
 {
     char folder[FOLDER_SIZE];
     hf_error why;

@@ -17,7 +17,7 @@
 
 /* ---- Beginning and end ----------------------------------------------------------- */
 
-struct stay *stay_begin(struct keeper *me, struct hf_ticket *ticket, size_t size,
+struct stay *stay_begin(struct zk_session *me, struct hf_ticket *ticket, size_t size,
                         const struct stay_ops *ops)
 {
     hf_error why;
@@ -36,7 +36,7 @@ struct stay *stay_begin(struct keeper *me, struct hf_ticket *ticket, size_t size
     return stay;
 }
 
-static void stop_proof(struct keeper *me, struct stay *stay)
+static void stop_proof(struct zk_session *me, struct stay *stay)
 {
     stay->held = false;
     if (stay->lease.slot)
@@ -44,7 +44,7 @@ static void stop_proof(struct keeper *me, struct stay *stay)
     hf__zk_watcher_end(me, &stay->own);
 }
 
-void stay_end(struct keeper *me, struct stay *stay)
+void stay_end(struct zk_session *me, struct stay *stay)
 {
     stop_proof(me, stay);
     hf__zk_renew_forget(me, stay);
@@ -62,26 +62,26 @@ void stay_end(struct keeper *me, struct stay *stay)
 static void lease_over(void *arg)
 {
     struct stay *stay = arg;
-    struct keeper *me = stay->keeper;
+    struct zk_session *me = stay->session;
     stay_lost(me, stay);
     stay->over = true;
     stay->ops->withdraw(me, stay);
 }
 
 /* What the session is known to live counts from a while ago, and so does its drift. */
-static int64_t session_left(const struct keeper *me, int64_t now)
+static int64_t session_left(const struct zk_session *me, int64_t now)
 {
     int64_t drift = hf__zk_session_ns(me->zk) / 100;
     int64_t left = hf__zk_valid_until(me->zk) - drift - now;
     return left > 1 ? left : 1;
 }
 
-int64_t stay_lease(struct keeper *me, struct stay *stay, int64_t ttl_ns,
+int64_t stay_lease(struct zk_session *me, struct stay *stay, int64_t ttl_ns,
                    int64_t since_ns)
 {
     int64_t most = session_left(me, since_ns);
     int64_t given = ttl_ns > 0 && ttl_ns < most ? ttl_ns : most;
-    stay->keeper = me;
+    stay->session = me;
     stay->lease.callback = lease_over;
     stay->lease.arg = stay;
     /* Without the timer it still ends, with the session. */
@@ -89,7 +89,7 @@ int64_t stay_lease(struct keeper *me, struct stay *stay, int64_t ttl_ns,
     return given;
 }
 
-void stay_grant_again(struct keeper *me, struct stay *stay)
+void stay_grant_again(struct zk_session *me, struct stay *stay)
 {
     struct hf_grant grant = {
         .token = stay->token,
@@ -101,7 +101,7 @@ void stay_grant_again(struct keeper *me, struct stay *stay)
     me->host->ops->granted(me->host, stay->ticket, &grant);
 }
 
-void stay_granted(struct keeper *me, struct stay *stay, const char *node,
+void stay_granted(struct zk_session *me, struct stay *stay, const char *node,
                   uint64_t token, int64_t since_ns)
 {
     stay->held = true;
@@ -112,13 +112,13 @@ void stay_granted(struct keeper *me, struct stay *stay, const char *node,
     stay_grant_again(me, stay);
 }
 
-void stay_queued(struct keeper *me, struct stay *stay)
+void stay_queued(struct zk_session *me, struct stay *stay)
 {
     stay->answered = true;
     me->host->ops->queued(me->host, stay->ticket, 0);
 }
 
-void stay_failed(struct keeper *me, struct stay *stay, const hf_error *why)
+void stay_failed(struct zk_session *me, struct stay *stay, const hf_error *why)
 {
     struct hf_ticket *ticket = stay->ticket;
     bool open = why->code == HF_EUNREACHABLE || why->code == HF_EUNCERTAIN;
@@ -128,7 +128,7 @@ void stay_failed(struct keeper *me, struct stay *stay, const hf_error *why)
         me->host->ops->failed(me->host, ticket, why);
 }
 
-void stay_busy(struct keeper *me, struct stay *stay)
+void stay_busy(struct zk_session *me, struct stay *stay)
 {
     struct hf_ticket *ticket = stay->ticket;
     stay_end(me, stay);
@@ -136,7 +136,7 @@ void stay_busy(struct keeper *me, struct stay *stay)
         me->host->ops->busy(me->host, ticket);
 }
 
-void stay_left(struct keeper *me, struct stay *stay, enum hf_withdrawal answer)
+void stay_left(struct zk_session *me, struct stay *stay, enum hf_withdrawal answer)
 {
     struct hf_ticket *ticket = stay->ticket;
     if (!zk_is_withdrawn(answer)) {
@@ -153,7 +153,7 @@ void stay_left(struct keeper *me, struct stay *stay, enum hf_withdrawal answer)
         me->host->ops->withdrawn(me->host, ticket, answer);
 }
 
-void stay_lost(struct keeper *me, struct stay *stay)
+void stay_lost(struct zk_session *me, struct stay *stay)
 {
     if (!stay->held)
         return;
@@ -162,7 +162,7 @@ void stay_lost(struct keeper *me, struct stay *stay)
         me->host->ops->event(me->host, stay->ticket, HF_EVENT_LOST);
 }
 
-void stay_gone(struct keeper *me, struct stay *stay)
+void stay_gone(struct zk_session *me, struct stay *stay)
 {
     stay->gone = true;
     stay_lost(me, stay);
@@ -170,16 +170,16 @@ void stay_gone(struct keeper *me, struct stay *stay)
 
 /* ---- What core asks -------------------------------------------------------------- */
 
-static void stay_leave(struct keeper *me, struct stay *stay)
+static void stay_leave(struct zk_session *me, struct stay *stay)
 {
     stop_proof(me, stay);
     stay->leaving = true;
     stay->ops->withdraw(me, stay);
 }
 
-void keeper_withdraw(void *session, struct hf_ticket *ticket)
+void hf__zk_session_withdraw(void *session, struct hf_ticket *ticket)
 {
-    struct keeper *me = session;
+    struct zk_session *me = session;
     struct stay *stay = stay_of(ticket);
     if (stay)
         stay_leave(me, stay);
@@ -188,7 +188,7 @@ void keeper_withdraw(void *session, struct hf_ticket *ticket)
 }
 
 /* `gone` may be a ticket or a request; only its address is looked at. */
-void stays_forget(struct keeper *me, const void *gone)
+void stays_forget(struct zk_session *me, const void *gone)
 {
     for (HF_EACH_SAFE(link, &me->stays)) {
         struct stay *stay = HF_CONTAINER(link, struct stay, link);
@@ -204,7 +204,7 @@ void stays_forget(struct keeper *me, const void *gone)
 
 /* ---- What the wire tells --------------------------------------------------------- */
 
-void stays_up(struct keeper *me, bool fresh)
+void stays_up(struct zk_session *me, bool fresh)
 {
     for (HF_EACH_SAFE(link, &me->stays)) {
         struct stay *stay = HF_CONTAINER(link, struct stay, link);
@@ -214,7 +214,7 @@ void stays_up(struct keeper *me, bool fresh)
     }
 }
 
-void stays_expired(struct keeper *me)
+void stays_expired(struct zk_session *me)
 {
     for (HF_EACH_SAFE(link, &me->stays)) {
         struct stay *stay = HF_CONTAINER(link, struct stay, link);
@@ -227,7 +227,7 @@ void stays_expired(struct keeper *me)
     }
 }
 
-void stays_done(struct keeper *me)
+void stays_done(struct zk_session *me)
 {
     for (struct hf_link *link; (link = hf__list_first(&me->stays));)
         stay_end(me, HF_CONTAINER(link, struct stay, link));

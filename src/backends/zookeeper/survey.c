@@ -74,7 +74,7 @@ bool survey_name(const struct sight *sight, char name[HF_NAME_MAX + 1])
 /* ---- The walk -------------------------------------------------------------------- */
 
 /* Each reply is a step, also one with nothing to tell: most folders are no locks. */
-static void survey_heard(struct keeper *me, struct survey *survey,
+static void survey_heard(struct zk_session *me, struct survey *survey,
                          const struct zk_reply *reply)
 {
     if (reply)
@@ -91,7 +91,7 @@ static void synced(void *session, void *subject, uint64_t word,
     survey_heard(session, subject, reply);
 }
 
-static void survey_free(struct keeper *me, struct job *job)
+static void survey_free(struct zk_session *me, struct job *job)
 {
     struct survey *survey = HF_CONTAINER(job, struct survey, job);
     struct hf_link *link;
@@ -105,7 +105,7 @@ static void survey_free(struct keeper *me, struct job *job)
     hf__free(survey->victim);
 }
 
-static void sight_ask(struct keeper *me, struct sight *sight)
+static void sight_ask(struct zk_session *me, struct sight *sight)
 {
     bool list = sight->what == SIGHT_FOLDER || sight->what == SIGHT_LEASES ||
                 sight->what == SIGHT_QUEUE;
@@ -122,7 +122,7 @@ static void sight_ask(struct keeper *me, struct sight *sight)
 
 /* Keeps some questions under way until none is left. They may be answered inside the
  * call: `under_way` keeps the survey alive meanwhile. */
-void survey_go(struct keeper *me, struct survey *survey)
+void survey_go(struct zk_session *me, struct survey *survey)
 {
     struct hf_link *link;
     hf_error why;
@@ -327,7 +327,7 @@ static void base_add(struct sight *from, int32_t kind, const char *under)
         sight->kind = kind;
 }
 
-static void see_semaphores(struct keeper *me, struct sight *from,
+static void see_semaphores(struct zk_session *me, struct sight *from,
                            const struct zk_reply *reply)
 {
     bool permits = false, expiring = false;
@@ -370,7 +370,7 @@ static bool has(const struct zk_reply *reply, const char *node)
     return i < reply->count;
 }
 
-static void see_longer_names(struct keeper *me, struct sight *from,
+static void see_longer_names(struct zk_session *me, struct sight *from,
                              const struct zk_reply *reply)
 {
     struct survey *survey = from->survey;
@@ -392,7 +392,7 @@ static void see_longer_names(struct keeper *me, struct sight *from,
     }
 }
 
-static void see_folder(struct keeper *me, struct sight *sight,
+static void see_folder(struct zk_session *me, struct sight *sight,
                        const struct zk_reply *reply)
 {
     struct survey *survey = sight->survey;
@@ -418,7 +418,7 @@ static void see_folder(struct keeper *me, struct sight *sight,
 
 /* ---- Answers --------------------------------------------------------------------- */
 
-static void see_base(struct keeper *me, struct sight *sight,
+static void see_base(struct zk_session *me, struct sight *sight,
                      const struct zk_reply *reply)
 {
     bool kazoo = me->layout == LAYOUT_KAZOO;
@@ -432,7 +432,7 @@ static void see_base(struct keeper *me, struct sight *sight,
               strlen(locks));
 }
 
-static void sight_seen(struct keeper *me, struct sight *sight,
+static void sight_seen(struct zk_session *me, struct sight *sight,
                        const struct zk_reply *reply)
 {
     struct survey *survey = sight->survey;
@@ -461,7 +461,7 @@ static void sight_reply(void *session, void *subject, uint64_t word,
 {
     (void)word;
     (void)sent_ns;
-    struct keeper *me = session;
+    struct zk_session *me = session;
     struct sight *sight = subject;
     struct survey *survey = sight->survey;
     bool closed = reply && reply->error == ZK_NOAUTH;
@@ -506,7 +506,7 @@ static size_t common_folder(const struct hf_request *request, char path[FOLDER_S
 }
 
 /* The first sight, behind a sync. */
-static void survey_start(struct keeper *me, struct survey *survey)
+static void survey_start(struct zk_session *me, struct survey *survey)
 {
     const struct hf_request *request = survey->job.request;
     char path[FOLDER_SIZE];
@@ -525,7 +525,7 @@ static void survey_start(struct keeper *me, struct survey *survey)
     hf__zk_sync(me->zk, path, synced, survey, 0);
 }
 
-void survey_again(struct keeper *me, struct survey *survey)
+void survey_again(struct zk_session *me, struct survey *survey)
 {
     survey->vanished = false;
     survey->under_way++; /* the sync may be answered inside its call */
@@ -534,8 +534,8 @@ void survey_again(struct keeper *me, struct survey *survey)
     survey_go(me, survey);
 }
 
-struct survey *survey_begin(struct keeper *me, struct hf_request *request, bool prefix,
-                            survey_tell *tell, survey_end *end)
+struct survey *survey_begin(struct zk_session *me, struct hf_request *request,
+                            bool prefix, survey_tell *tell, survey_end *end)
 {
     struct job *job = hf__zk_job_begin(me, request, sizeof(struct survey), survey_free);
     if (!job)

@@ -35,13 +35,13 @@ struct sight {
 struct survey;
 
 /* A node, as it was read; `reply` has no data if it is unreadable. */
-typedef void survey_tell(struct keeper *me, struct survey *survey,
+typedef void survey_tell(struct zk_session *me, struct survey *survey,
                          const struct sight *sight, const struct zk_reply *reply);
 /* A folder, as it was listed; may be NULL. */
-typedef void survey_list(struct keeper *me, struct survey *survey,
+typedef void survey_list(struct zk_session *me, struct survey *survey,
                          const struct sight *sight, const struct zk_reply *reply);
 /* Nothing is left to be asked: to be ended with hf__zk_job_end(), or after more calls. */
-typedef void survey_end(struct keeper *me, struct survey *survey);
+typedef void survey_end(struct zk_session *me, struct survey *survey);
 
 struct survey {
     struct job job;
@@ -62,11 +62,11 @@ struct survey {
 
 /* Begins at the request's name; with `prefix` at all names that begin so. NULL: the
  * request has been answered. survey_go() sets it off. */
-struct survey *survey_begin(struct keeper *me, struct hf_request *request, bool prefix,
-                            survey_tell *tell, survey_end *end);
-void survey_go(struct keeper *me, struct survey *survey);
+struct survey *survey_begin(struct zk_session *me, struct hf_request *request,
+                            bool prefix, survey_tell *tell, survey_end *end);
+void survey_go(struct zk_session *me, struct survey *survey);
 /* From the beginning, where nothing is left to be asked. */
-void survey_again(struct keeper *me, struct survey *survey);
+void survey_again(struct zk_session *me, struct survey *survey);
 
 /* A call more that the survey waits for: `survey_done` as `done`, the survey as
  * `subject`. Its errors end the survey, but for ZK_NONODE. */

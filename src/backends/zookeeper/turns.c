@@ -14,7 +14,7 @@
 
 /* ---- Whose turn it is ------------------------------------------------------------ */
 
-void place_in(struct keeper *me, struct place *place, int64_t since_ns)
+void place_in(struct zk_session *me, struct place *place, int64_t since_ns)
 {
     hf__zk_watcher_end(me, &place->watcher);
     place->state = PLACE_IN;
@@ -25,7 +25,7 @@ void place_in(struct keeper *me, struct place *place, int64_t since_ns)
 
 /* ---- Whom to watch --------------------------------------------------------------- */
 
-static void ahead_fired(struct keeper *me, struct watcher *watcher,
+static void ahead_fired(struct zk_session *me, struct watcher *watcher,
                         enum zk_event_type type)
 {
     (void)type;
@@ -41,7 +41,7 @@ static void exists_done(void *session, void *subject, uint64_t word,
                         const hf_error *why)
 {
     (void)sent_ns;
-    struct keeper *me = session;
+    struct zk_session *me = session;
     struct place *place = subject;
     hf_error error;
     if (!still_due(place, word))
@@ -61,7 +61,7 @@ static void look_done(void *session, void *subject, uint64_t word,
                       const hf_error *why)
 {
     (void)sent_ns;
-    struct keeper *me = session;
+    struct zk_session *me = session;
     struct place *place = subject;
     hf_error error;
     if (!still_due(place, word))
@@ -83,7 +83,7 @@ static void look_done(void *session, void *subject, uint64_t word,
     }
 }
 
-static void look_send(struct keeper *me, struct place *place)
+static void look_send(struct zk_session *me, struct place *place)
 {
     begin_turn(place, PLACE_WAITING);
     hf__zk_watcher_set(me, &place->watcher, place->ahead, ahead_fired);
@@ -91,7 +91,7 @@ static void look_send(struct keeper *me, struct place *place)
     hf__zk_get(me->zk, place->ahead, true, look_done, place, place->turn);
 }
 
-static void place_wait(struct keeper *me, struct place *place,
+static void place_wait(struct zk_session *me, struct place *place,
                        const struct zk_text *ahead)
 {
     bool told = place->told;
@@ -115,7 +115,7 @@ static void place_wait(struct keeper *me, struct place *place,
 /* ---- Listing --------------------------------------------------------------------- */
 
 /* The folder may belong to another kind. Asked once: whoever comes later sees us. */
-static bool first_look(struct keeper *me, struct place *place,
+static bool first_look(struct zk_session *me, struct place *place,
                        const struct zk_reply *reply, bool mismatch)
 {
     hf_error why;
@@ -130,8 +130,8 @@ static bool first_look(struct keeper *me, struct place *place,
     return !place->user->check || place->user->check(me, place, reply);
 }
 
-static void judge(struct keeper *me, struct place *place, const struct zk_reply *reply,
-                  int64_t sent_ns)
+static void judge(struct zk_session *me, struct place *place,
+                  const struct zk_reply *reply, int64_t sent_ns)
 {
     struct queue_view view;
     hf_error why;
@@ -161,7 +161,7 @@ static void judge(struct keeper *me, struct place *place, const struct zk_reply 
 void place_listed(void *session, void *subject, uint64_t word,
                   const struct zk_reply *reply, int64_t sent_ns, const hf_error *why)
 {
-    struct keeper *me = session;
+    struct zk_session *me = session;
     struct place *place = subject;
     hf_error error;
     if (!still_due(place, word) || place->state != PLACE_LISTING)
@@ -176,7 +176,7 @@ void place_listed(void *session, void *subject, uint64_t word,
     }
 }
 
-void place_list(struct keeper *me, struct place *place)
+void place_list(struct zk_session *me, struct place *place)
 {
     begin_turn(place, PLACE_LISTING);
     place->calls++;

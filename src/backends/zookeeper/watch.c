@@ -12,13 +12,13 @@
 
 #include <string.h>
 
-void hf__zk_watchers_init(struct keeper *me)
+void hf__zk_watchers_init(struct zk_session *me)
 {
     for (size_t i = 0; i < WATCH_BUCKETS; i++)
         hf__list_init(&me->watchers[i]);
 }
 
-static struct hf_link *bucket_of(struct keeper *me, uint32_t hash)
+static struct hf_link *bucket_of(struct zk_session *me, uint32_t hash)
 {
     return &me->watchers[hash % WATCH_BUCKETS];
 }
@@ -28,7 +28,7 @@ void hf__zk_watcher_drop(struct watcher *watcher)
     hf__list_remove(&watcher->link);
 }
 
-void hf__zk_watcher_end(struct keeper *me, struct watcher *watcher)
+void hf__zk_watcher_end(struct zk_session *me, struct watcher *watcher)
 {
     if (!hf__linked(&watcher->link))
         return;
@@ -37,8 +37,8 @@ void hf__zk_watcher_end(struct keeper *me, struct watcher *watcher)
         hf__zk_unwatch(me->zk, watcher->path);
 }
 
-void hf__zk_watcher_set(struct keeper *me, struct watcher *watcher, const char *path,
-                        watcher_fired *fired)
+void hf__zk_watcher_set(struct zk_session *me, struct watcher *watcher,
+                        const char *path, watcher_fired *fired)
 {
     hf__zk_watcher_end(me, watcher);
     watcher->path = path;
@@ -49,8 +49,8 @@ void hf__zk_watcher_set(struct keeper *me, struct watcher *watcher, const char *
 
 /* Those who fire may set themselves again, also for the same path: they are not told of
  * this event a second time. */
-void hf__zk_watchers_event(struct keeper *me, enum zk_event_type type, const char *path,
-                           size_t len)
+void hf__zk_watchers_event(struct zk_session *me, enum zk_event_type type,
+                           const char *path, size_t len)
 {
     uint32_t hash = hf__text_hash(path, len);
     struct hf_link *bucket = bucket_of(me, hash), told;
@@ -70,7 +70,7 @@ void hf__zk_watchers_event(struct keeper *me, enum zk_event_type type, const cha
     }
 }
 
-void hf__zk_watchers_drop(struct keeper *me)
+void hf__zk_watchers_drop(struct zk_session *me)
 {
     for (size_t i = 0; i < WATCH_BUCKETS; i++)
         for (struct hf_link *link; (link = hf__list_first(&me->watchers[i]));)

@@ -43,7 +43,7 @@ static const char *option_or(const struct hf_url *url, const char *key,
     return value ? value : fallback;
 }
 
-static int read_layout(struct keeper *me, const struct hf_url *url, hf_error *why)
+static int read_layout(struct zk_session *me, const struct hf_url *url, hf_error *why)
 {
     static const char *const words[] = { "curator", "kazoo", "single" };
     const char *value = option_or(url, "layout", words[0]);
@@ -146,38 +146,38 @@ static int read_acl(const struct hf_url *url, struct zk_settings *settings,
 
 /* ---- The session ----------------------------------------------------------------- */
 
-static void keeper_up(void *session, bool fresh)
+static void session_up(void *session, bool fresh)
 {
-    struct keeper *me = session;
+    struct zk_session *me = session;
     litter_up(me);
     stays_up(me, fresh);
 }
 
-static void keeper_down(void *session, const hf_error *why)
+static void session_down(void *session, const hf_error *why)
 {
     (void)session;
     (void)why;
 }
 
-static void keeper_expired(void *session)
+static void session_expired(void *session)
 {
-    struct keeper *me = session;
+    struct zk_session *me = session;
     hf__zk_watchers_drop(me);
     litter_done(me);
     stays_expired(me);
 }
 
-static void keeper_event(void *session, enum zk_event_type type, const char *path,
-                         size_t len)
+static void session_event(void *session, enum zk_event_type type, const char *path,
+                          size_t len)
 {
     hf__zk_watchers_event(session, type, path, len);
 }
 
 static const struct zk_user zk_user = {
-    .up = keeper_up,
-    .down = keeper_down,
-    .expired = keeper_expired,
-    .event = keeper_event,
+    .up = session_up,
+    .down = session_down,
+    .expired = session_expired,
+    .event = session_event,
 };
 
 static uint64_t capabilities(enum layout layout)
@@ -187,10 +187,10 @@ static uint64_t capabilities(enum layout layout)
     return layout == LAYOUT_KAZOO ? CAPS_KAZOO : CAPS_CURATOR;
 }
 
-static int keeper_open(void *session, struct hf_host *host, const struct hf_url *url,
-                       uint64_t *ret_caps, hf_error *why)
+static int session_open(void *session, struct hf_host *host, const struct hf_url *url,
+                        uint64_t *ret_caps, hf_error *why)
 {
-    struct keeper *me = session;
+    struct zk_session *me = session;
     struct zk_settings settings = { .session_ns = 0 };
     char chroot[FOLDER_SIZE], auth[AUTH_SIZE];
     me->host = host;
@@ -225,9 +225,9 @@ static int keeper_open(void *session, struct hf_host *host, const struct hf_url 
 }
 
 /* The end of the session takes every node along; what is left is to see it off. */
-static void keeper_close(void *session, bool forked)
+static void session_close(void *session, bool forked)
 {
-    struct keeper *me = session;
+    struct zk_session *me = session;
     if (!me->host)
         return;
     me->closing = true;
@@ -235,8 +235,8 @@ static void keeper_close(void *session, bool forked)
         hf__zk_mute(me->zk);
         hf__zk_close_wait(me->zk, me->host->close_by_ns);
     }
-    if (me->stall.slot)
-        me->host->ops->stop_timer(me->host, &me->stall);
+    if (me->retry_timer.slot)
+        me->host->ops->stop_timer(me->host, &me->retry_timer);
     if (me->zk) {
         stays_done(me);
         hf__zk_jobs_done(me);
@@ -249,9 +249,9 @@ static void keeper_close(void *session, bool forked)
 
 /* ---- What core asks -------------------------------------------------------------- */
 
-static void keeper_attempt(void *session, struct hf_ticket *ticket)
+static void session_attempt(void *session, struct hf_ticket *ticket)
 {
-    struct keeper *me = session;
+    struct zk_session *me = session;
     struct stay *stay = stay_of(ticket);
     if (stay)
         stay->ops->attempt(me, stay);
@@ -267,9 +267,9 @@ static void keeper_attempt(void *session, struct hf_ticket *ticket)
         hf__zk_lock_attempt(me, ticket);
 }
 
-static void keeper_ask(void *session, struct hf_request *request)
+static void session_ask(void *session, struct hf_request *request)
 {
-    struct keeper *me = session;
+    struct zk_session *me = session;
     switch (request->verb) {
     case HF_LATCH_SET:
     case HF_LATCH_GET:
@@ -300,9 +300,9 @@ static void keeper_ask(void *session, struct hf_request *request)
     }
 }
 
-static void keeper_forget(void *session, const void *ticket_or_request)
+static void session_forget(void *session, const void *ticket_or_request)
 {
-    struct keeper *me = session;
+    struct zk_session *me = session;
     hf__zk_forget(me->zk, ticket_or_request);
     hf__zk_jobs_forget(me, ticket_or_request);
     hf__zk_downgrade_forget(me, ticket_or_request);
@@ -322,14 +322,14 @@ const struct hf_backend hf__backend_zookeeper = {
     .name = "zookeeper",
     .schemes = schemes,
     .options = options,
-    .session_size = sizeof(struct keeper),
+    .session_size = sizeof(struct zk_session),
     .default_ttl_ns = DEFAULT_SESSION_MS * HF_NS_PER_MS,
-    .open = keeper_open,
-    .close = keeper_close,
-    .attempt = keeper_attempt,
-    .withdraw = keeper_withdraw,
-    .renew = keeper_renew,
-    .interest = keeper_interest,
-    .ask = keeper_ask,
-    .forget = keeper_forget,
+    .open = session_open,
+    .close = session_close,
+    .attempt = session_attempt,
+    .withdraw = hf__zk_session_withdraw,
+    .renew = hf__zk_session_renew,
+    .interest = hf__zk_session_interest,
+    .ask = session_ask,
+    .forget = session_forget,
 };
