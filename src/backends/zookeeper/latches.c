@@ -110,7 +110,7 @@ void hf__zk_latch_ask(struct zk_session *me, struct hf_request *request)
 enum { CALL_GATE = 1, CALL_FOLDER, CALL_NODE, CALL_LEAVE };
 
 struct wait {
-    struct stay stay;
+    struct zk_ticket ticket;
     struct watcher watcher;
     struct kind_probe probe;
     int64_t gate;   /* czxid of the gate we wait for; 0: not known yet */
@@ -121,9 +121,9 @@ struct wait {
     char *node;
 };
 
-static struct wait *wait_of(struct stay *stay)
+static struct wait *wait_of(struct zk_ticket *ticket)
 {
-    return HF_CONTAINER(stay, struct wait, stay);
+    return HF_CONTAINER(ticket, struct wait, ticket);
 }
 
 static zk_done wait_reply;
@@ -135,7 +135,7 @@ static void gate_fired(struct zk_session *me, struct watcher *watcher,
 {
     struct wait *wait = HF_CONTAINER(watcher, struct wait, watcher);
     (void)type;
-    if (!wait->stay.leaving)
+    if (!wait->ticket.withdrawing)
         wait_look(me, wait);
 }
 
@@ -145,11 +145,11 @@ static void gate_fired(struct zk_session *me, struct watcher *watcher,
 static void wait_look(struct zk_session *me, struct wait *wait)
 {
     hf__zk_watcher_set(me, &wait->watcher, wait->gate_path, gate_fired);
-    wait->stay.calls++;
+    wait->ticket.calls++;
     hf__zk_gather(me->zk);
     if (!wait->gate)
         hf__zk_sync(me->zk, wait->gate_path, NULL, NULL, 0);
-    hf__zk_get(me->zk, wait->gate_path, true, wait_reply, &wait->stay, CALL_GATE);
+    hf__zk_get(me->zk, wait->gate_path, true, wait_reply, &wait->ticket, CALL_GATE);
     hf__zk_flush(me->zk);
 }
 
@@ -157,26 +157,26 @@ static void wait_leave(struct zk_session *me, struct wait *wait)
 {
     hf__zk_watcher_end(me, &wait->watcher);
     if (!wait->has_node) {
-        stay_left(me, &wait->stay, HF_GONE);
+        hf__zk_ticket_withdrawn(me, &wait->ticket, HF_GONE);
         return;
     }
-    wait->stay.calls++;
-    hf__zk_delete(me->zk, wait->node, -1, wait_reply, &wait->stay, CALL_LEAVE);
+    wait->ticket.calls++;
+    hf__zk_delete(me->zk, wait->node, -1, wait_reply, &wait->ticket, CALL_LEAVE);
 }
 
 /* Core forgets a wait that is over, and so do we, but for its node. */
 static void wait_open(struct zk_session *me, struct wait *wait)
 {
-    struct hf_ticket *ticket = wait->stay.ticket;
+    struct hf_ticket *core_ticket = wait->ticket.core_ticket;
     struct hf_grant grant = { .token = (uint64_t)wait->gate + 1, .span = 1 };
     hf__zk_watcher_end(me, &wait->watcher);
     if (wait->has_node)
         litter_add(me, wait->node, strlen(wait->node));
-    ticket->store[0] = 0;
-    ticket->store[1] = 1; /* asked again, it is still open for this one */
-    wait->stay.ticket = NULL;
-    stay_end(me, &wait->stay);
-    me->host->ops->granted(me->host, ticket, &grant);
+    core_ticket->store[0] = 0;
+    core_ticket->store[1] = 1; /* asked again, it is still open for this one */
+    wait->ticket.core_ticket = NULL;
+    hf__zk_ticket_free(me, &wait->ticket);
+    me->host->ops->granted(me->host, core_ticket, &grant);
 }
 
 static void wait_fail(struct zk_session *me, struct wait *wait, const hf_error *why)
@@ -186,29 +186,29 @@ static void wait_fail(struct zk_session *me, struct wait *wait, const hf_error *
         litter_add(me, wait->node, strlen(wait->node));
     if (!open)
         hf__zk_watcher_end(me, &wait->watcher);
-    stay_failed(me, &wait->stay, why);
+    hf__zk_ticket_failed(me, &wait->ticket, why);
 }
 
 static void wait_queue(struct zk_session *me, struct wait *wait)
 {
     char line[ZK_DETAILS_SIZE];
     if (wait->node_sure) {
-        stay_queued(me, &wait->stay);
+        hf__zk_ticket_queued(me, &wait->ticket);
         return;
     }
-    size_t len = hf__zk_details_write(&me->self, wait->stay.ticket,
+    size_t len = hf__zk_details_write(&me->self, wait->ticket.core_ticket,
                                       me->host->ops->now(me->host), 0, line);
     wait->has_node = true;
-    wait->stay.calls++;
-    hf__zk_create(me->zk, wait->node, line, len, ZK_EPHEMERAL, wait_reply, &wait->stay,
-                  CALL_NODE);
+    wait->ticket.calls++;
+    hf__zk_create(me->zk, wait->node, line, len, ZK_EPHEMERAL, wait_reply,
+                  &wait->ticket, CALL_NODE);
 }
 
 static void probe_done(struct zk_session *me, struct kind_probe *probe, int rc,
                        const hf_error *why)
 {
     struct wait *wait = HF_CONTAINER(probe, struct wait, probe);
-    if (wait->stay.leaving)
+    if (wait->ticket.withdrawing)
         return;
     if (rc == 0)
         wait_open(me, wait);
@@ -241,12 +241,12 @@ static void gate_reply(struct zk_session *me, struct wait *wait,
     if (wait->gate && (absent || reply->stat.czxid != wait->gate)) {
         wait_open(me, wait);
     } else if (absent) {
-        wait->stay.calls++;
-        hf__zk_children(me->zk, wait->folder, false, wait_reply, &wait->stay,
+        wait->ticket.calls++;
+        hf__zk_children(me->zk, wait->folder, false, wait_reply, &wait->ticket,
                         CALL_FOLDER);
-    } else if (wait->stay.ticket->flags & HF_TICKET_TRY) {
+    } else if (wait->ticket.core_ticket->flags & HF_TICKET_TRY) {
         hf__zk_watcher_end(me, &wait->watcher);
-        stay_busy(me, &wait->stay);
+        hf__zk_ticket_busy(me, &wait->ticket);
     } else {
         wait->gate = reply->stat.czxid;
         wait_queue(me, wait);
@@ -259,7 +259,7 @@ static void node_reply(struct zk_session *me, struct wait *wait,
     bool there = reply->error == ZK_OK || reply->error == ZK_NODEEXISTS;
     wait->node_sure = there;
     if (there)
-        stay_queued(me, &wait->stay);
+        hf__zk_ticket_queued(me, &wait->ticket);
     else if (reply->error == ZK_NONODE) /* the folder went, and the latch with it */
         wait_look(me, wait);
     else
@@ -272,9 +272,9 @@ static void left_reply(struct zk_session *me, struct wait *wait,
     bool there = reply && reply->error == ZK_OK;
     bool gone = reply && reply->error == ZK_NONODE;
     if (there || gone)
-        stay_left(me, &wait->stay, there ? HF_WITHDRAWN : HF_GONE);
+        hf__zk_ticket_withdrawn(me, &wait->ticket, there ? HF_WITHDRAWN : HF_GONE);
     else
-        stay_left(me, &wait->stay, HF_WITHDRAWAL_UNKNOWN);
+        hf__zk_ticket_withdrawn(me, &wait->ticket, HF_WITHDRAWAL_UNKNOWN);
 }
 
 static void wait_reply(void *session, void *subject, uint64_t word,
@@ -285,12 +285,12 @@ static void wait_reply(void *session, void *subject, uint64_t word,
     struct zk_session *me = session;
     struct wait *wait = wait_of(subject);
     hf_error why;
-    wait->stay.calls--;
+    wait->ticket.calls--;
     int rc = zk_reply_error(reply, gone, &why);
     bool absent = reply && reply->error == ZK_NONODE;
     if (word == CALL_LEAVE) {
         left_reply(me, wait, reply);
-    } else if (wait->stay.leaving) {
+    } else if (wait->ticket.withdrawing) {
         return; /* the answer to the delete, behind this one, ends it */
     } else if (word == CALL_NODE && reply) {
         node_reply(me, wait, reply, &why);
@@ -307,42 +307,42 @@ static void wait_reply(void *session, void *subject, uint64_t word,
 
 /* ---- The stay -------------------------------------------------------------------- */
 
-static void wait_attempt(struct zk_session *me, struct stay *stay)
+static void wait_attempt(struct zk_session *me, struct zk_ticket *ticket)
 {
-    wait_look(me, wait_of(stay));
+    wait_look(me, wait_of(ticket));
 }
 
-static void wait_withdraw(struct zk_session *me, struct stay *stay)
+static void wait_withdraw(struct zk_session *me, struct zk_ticket *ticket)
 {
-    wait_leave(me, wait_of(stay));
+    wait_leave(me, wait_of(ticket));
 }
 
-static void wait_up(struct zk_session *me, struct stay *stay, bool fresh)
+static void wait_up(struct zk_session *me, struct zk_ticket *ticket, bool fresh)
 {
-    struct wait *wait = wait_of(stay);
+    struct wait *wait = wait_of(ticket);
     if (fresh)
         wait->has_node = wait->node_sure = false;
-    if (stay->leaving)
+    if (ticket->withdrawing)
         wait_leave(me, wait);
     else
         wait_look(me, wait);
 }
 
-static void wait_expired(struct zk_session *me, struct stay *stay)
+static void wait_expired(struct zk_session *me, struct zk_ticket *ticket)
 {
     (void)me;
-    wait_of(stay)->has_node = wait_of(stay)->node_sure = false;
+    wait_of(ticket)->has_node = wait_of(ticket)->node_sure = false;
 }
 
-static void wait_done(struct zk_session *me, struct stay *stay)
+static void wait_done(struct zk_session *me, struct zk_ticket *ticket)
 {
-    struct wait *wait = wait_of(stay);
+    struct wait *wait = wait_of(ticket);
     hf__zk_kind_probe_drop(me, &wait->probe);
     hf__zk_watcher_end(me, &wait->watcher);
     hf__free(wait->folder);
 }
 
-static const struct stay_ops wait_ops = {
+static const struct zk_ticket_ops wait_ops = {
     .attempt = wait_attempt,
     .withdraw = wait_withdraw,
     .up = wait_up,
@@ -353,37 +353,38 @@ static const struct stay_ops wait_ops = {
 /* The folder, the gate and the node of a wait, one behind the other. */
 static bool wait_name(struct wait *wait)
 {
-    const struct hf_ticket *ticket = wait->stay.ticket;
+    const struct hf_ticket *core_ticket = wait->ticket.core_ticket;
     char folder[FOLDER_SIZE], uuid[UUID_SIZE];
-    size_t len = hf__zk_folder_write(folder, ticket->name, ticket->name_len);
+    size_t len = hf__zk_folder_write(folder, core_ticket->name, core_ticket->name_len);
     size_t room = len + sizeof(NODE_WAIT) + UUID_SIZE;
     wait->folder = hf__alloc(3 * room);
     if (!wait->folder)
         return false;
     wait->gate_path = wait->folder + room;
     wait->node = wait->gate_path + room;
-    hf__zk_uuid_write(uuid, &ticket->id);
+    hf__zk_uuid_write(uuid, &core_ticket->id);
     snprintf(wait->folder, room, "%s", folder);
     snprintf(wait->gate_path, room, "%s%s", folder, NODE_GATE);
     snprintf(wait->node, room, "%s%s%.*s", folder, NODE_WAIT, UUID_SIZE, uuid);
     return true;
 }
 
-void hf__zk_latch_attempt(struct zk_session *me, struct hf_ticket *ticket)
+void hf__zk_latch_attempt(struct zk_session *me, struct hf_ticket *core_ticket)
 {
     struct hf_grant grant = { .token = 1, .span = 1 };
     hf_error why;
-    if (ticket->store[1]) {
-        me->host->ops->granted(me->host, ticket, &grant);
+    if (core_ticket->store[1]) {
+        me->host->ops->granted(me->host, core_ticket, &grant);
         return;
     }
-    struct stay *stay = stay_begin(me, ticket, sizeof(struct wait), &wait_ops);
-    if (!stay)
+    struct zk_ticket *ticket =
+        hf__zk_ticket_new(me, core_ticket, sizeof(struct wait), &wait_ops);
+    if (!ticket)
         return;
-    if (!wait_name(wait_of(stay))) {
+    if (!wait_name(wait_of(ticket))) {
         hf__fail_code(&why, HF_ENOMEM);
-        stay_failed(me, stay, &why);
+        hf__zk_ticket_failed(me, ticket, &why);
         return;
     }
-    wait_attempt(me, stay);
+    wait_attempt(me, ticket);
 }

@@ -20,7 +20,7 @@
 enum { HINT_BUSY = 1 };
 
 struct lock {
-    struct stay stay;
+    struct zk_ticket ticket;
     struct place place;
     bool trying;  /* not the first: leaves again, and then says busy */
     bool peeking; /* looks before it goes in */
@@ -29,9 +29,9 @@ struct lock {
     struct kind_probe probe;
 };
 
-static struct lock *lock_of(struct stay *stay)
+static struct lock *lock_of(struct zk_ticket *ticket)
 {
-    return HF_CONTAINER(stay, struct lock, stay);
+    return HF_CONTAINER(ticket, struct lock, ticket);
 }
 
 static struct lock *lock_with(struct place *place)
@@ -50,41 +50,41 @@ static enum node_form form_of(int32_t kind)
 
 static void lock_in(struct zk_session *me, struct place *place, int64_t since_ns)
 {
-    struct stay *stay = place->stay;
-    stay->ticket->hint = 0;
-    stay_granted(me, stay, place->path, (uint64_t)place->czxid, since_ns);
+    struct zk_ticket *ticket = place->ticket;
+    ticket->core_ticket->hint = 0;
+    hf__zk_ticket_granted(me, ticket, place->path, (uint64_t)place->czxid, since_ns);
 }
 
 static void lock_queued(struct zk_session *me, struct place *place)
 {
     struct lock *lock = lock_with(place);
-    if (lock->stay.ticket->flags & HF_TICKET_TRY) {
+    if (lock->ticket.core_ticket->flags & HF_TICKET_TRY) {
         lock->trying = true;
         place_leave(me, place);
     } else {
-        stay_queued(me, &lock->stay);
+        hf__zk_ticket_queued(me, &lock->ticket);
     }
 }
 
 static void lock_failed(struct zk_session *me, struct place *place, const hf_error *why)
 {
-    stay_failed(me, place->stay, why);
+    hf__zk_ticket_failed(me, place->ticket, why);
 }
 
 static void lock_left(struct zk_session *me, struct place *place,
                       enum hf_withdrawal answer)
 {
     struct lock *lock = lock_with(place);
-    struct stay *stay = &lock->stay;
+    struct zk_ticket *ticket = &lock->ticket;
     hf_error why;
-    if (!lock->trying || stay->leaving) {
-        stay_left(me, stay, answer);
+    if (!lock->trying || ticket->withdrawing) {
+        hf__zk_ticket_withdrawn(me, ticket, answer);
     } else if (!zk_is_withdrawn(answer)) {
         hf__fail_code(&why, HF_EUNCERTAIN);
-        stay_failed(me, stay, &why);
+        hf__zk_ticket_failed(me, ticket, &why);
     } else {
-        stay->ticket->hint = HINT_BUSY;
-        stay_busy(me, stay);
+        ticket->core_ticket->hint = HINT_BUSY;
+        hf__zk_ticket_busy(me, ticket);
     }
 }
 
@@ -107,19 +107,19 @@ static bool lock_check(struct zk_session *me, struct place *place,
                        const struct zk_reply *reply)
 {
     struct lock *lock = lock_with(place);
-    const struct hf_ticket *ticket = lock->stay.ticket;
+    const struct hf_ticket *core_ticket = lock->ticket.core_ticket;
     hf_error why;
     int32_t clash =
-        hf__zk_kind_clash(me->layout, reply->names, reply->count, ticket->kind);
+        hf__zk_kind_clash(me->layout, reply->names, reply->count, core_ticket->kind);
     if (clash == KIND_MAYBE) {
         char folder[FOLDER_SIZE];
-        hf__zk_folder_write(folder, ticket->name, ticket->name_len);
-        hf__zk_kind_probe(me, &lock->probe, folder, ticket->kind, probed);
+        hf__zk_folder_write(folder, core_ticket->name, core_ticket->name_len);
+        hf__zk_kind_probe(me, &lock->probe, folder, core_ticket->kind, probed);
         return false;
     }
     if (clash != HF_LATCH && clash != HF_CELL)
         return true; /* other locks: queue.c knows better who was the first */
-    hf__zk_kind_mismatch(&why, clash, ticket->kind);
+    hf__zk_kind_mismatch(&why, clash, core_ticket->kind);
     place_refuse(me, place, &why);
     return false;
 }
@@ -144,18 +144,18 @@ static void peek_done(void *session, void *subject, uint64_t word,
     struct lock *lock = subject;
     struct queue_view view;
     hf_error error;
-    lock->stay.calls--;
+    lock->ticket.calls--;
     lock->peeking = false;
     if (!reply) {
         error = *why;
         error.code = error.code == HF_ENOMEM ? HF_ENOMEM : HF_EUNREACHABLE;
-        stay_failed(me, &lock->stay, &error);
+        hf__zk_ticket_failed(me, &lock->ticket, &error);
         return;
     }
-    hf__zk_queue_judge(&view, me->layout, lock->place.form, NULL, 0, &lock->stay.id,
+    hf__zk_queue_judge(&view, me->layout, lock->place.form, NULL, 0, &lock->ticket.id,
                        reply->names, reply->count);
     if (reply->error == ZK_OK && view.blockers > 0 && !view.mismatch)
-        stay_busy(me, &lock->stay);
+        hf__zk_ticket_busy(me, &lock->ticket);
     else
         place_enter(me, &lock->place);
 }
@@ -163,9 +163,10 @@ static void peek_done(void *session, void *subject, uint64_t word,
 static void peek(struct zk_session *me, struct lock *lock)
 {
     char folder[FOLDER_SIZE];
-    hf__zk_folder_write(folder, lock->stay.ticket->name, lock->stay.ticket->name_len);
+    hf__zk_folder_write(folder, lock->ticket.core_ticket->name,
+                        lock->ticket.core_ticket->name_len);
     lock->peeking = true;
-    lock->stay.calls++;
+    lock->ticket.calls++;
     hf__zk_gather(me->zk);
     hf__zk_sync(me->zk, folder, NULL, NULL, 0);
     hf__zk_children(me->zk, folder, false, peek_done, lock, 0);
@@ -174,40 +175,40 @@ static void peek(struct zk_session *me, struct lock *lock)
 
 static void lock_start(struct zk_session *me, struct lock *lock)
 {
-    const struct hf_ticket *ticket = lock->stay.ticket;
+    const struct hf_ticket *core_ticket = lock->ticket.core_ticket;
     lock->trying = false;
-    if ((ticket->flags & HF_TICKET_TRY) && ticket->hint == HINT_BUSY) {
+    if ((core_ticket->flags & HF_TICKET_TRY) && core_ticket->hint == HINT_BUSY) {
         peek(me, lock);
         return;
     }
     place_enter(me, &lock->place);
 }
 
-static void lock_attempt(struct zk_session *me, struct stay *stay)
+static void lock_attempt(struct zk_session *me, struct zk_ticket *ticket)
 {
-    struct lock *lock = lock_of(stay);
+    struct lock *lock = lock_of(ticket);
     hf_error why;
-    if (stay->held) {
-        stay_grant_again(me, stay);
-    } else if (stay->leaving || stay->over || lock->peeking) {
+    if (ticket->held) {
+        hf__zk_ticket_grant_again(me, ticket);
+    } else if (ticket->withdrawing || ticket->lease_ended || lock->peeking) {
         return;
     } else if (lock->place.state == PLACE_IDLE) {
         lock->place.told = false; /* an attempt is answered: by busy, if it is a try */
         lock_start(me, lock);
     } else if (!hf__zk_is_up(me->zk)) {
         hf__fail(&why, HF_EUNCERTAIN, "there is no connection to ZooKeeper");
-        stay_failed(me, stay, &why);
-    } else if (stay->answered) {
-        stay_queued(me, stay);
+        hf__zk_ticket_failed(me, ticket, &why);
+    } else if (ticket->answered) {
+        hf__zk_ticket_queued(me, ticket);
     }
 }
 
-static void lock_withdraw(struct zk_session *me, struct stay *stay)
+static void lock_withdraw(struct zk_session *me, struct zk_ticket *ticket)
 {
-    struct lock *lock = lock_of(stay);
-    if (lock->stay.moving) {
+    struct lock *lock = lock_of(ticket);
+    if (lock->ticket.downgrading) {
         litter_add(me, lock->place.ahead, strlen(lock->place.ahead));
-        lock->stay.moving = false;
+        lock->ticket.downgrading = false;
     }
     place_leave(me, &lock->place);
 }
@@ -228,8 +229,8 @@ static void turned(struct zk_session *me, struct lock *lock)
     size_t len = strlen(lock->place.ahead);
     memcpy(lock->place.path, lock->place.ahead, len + 1);
     lock->place.form = NODE_READ;
-    lock->stay.kind = HF_READ;
-    lock->stay.moving = false;
+    lock->ticket.kind = HF_READ;
+    lock->ticket.downgrading = false;
     turn_answer(me, lock, 0, NULL);
 }
 
@@ -248,40 +249,41 @@ static void turn_done(void *session, void *subject, uint64_t word,
     struct zk_session *me = session;
     struct lock *lock = subject;
     hf_error error;
-    lock->stay.calls--;
-    if (!lock->stay.moving)
+    lock->ticket.calls--;
+    if (!lock->ticket.downgrading)
         return; /* withdrawn meanwhile */
     int rc = zk_reply_error(reply, why, &error);
     if (rc == 0 || (reply && reply->error == ZK_NODEEXISTS)) {
         turned(me, lock);
     } else if (is_gone(reply)) {
-        lock->stay.moving = false;
-        stay_lost(me, &lock->stay);
+        lock->ticket.downgrading = false;
+        hf__zk_ticket_lost(me, &lock->ticket);
         rc = hf__fail_code(&error, HF_ELOST);
         turn_answer(me, lock, rc, &error);
     } else if (rc != HF_EUNCERTAIN) {
-        lock->stay.moving = false;
+        lock->ticket.downgrading = false;
         turn_answer(me, lock, rc, &error);
     }
-    if (lock->stay.held && !lock->stay.moving)
-        hf__zk_interest_watch(me, &lock->stay);
+    if (lock->ticket.held && !lock->ticket.downgrading)
+        hf__zk_interest_watch(me, &lock->ticket);
 }
 
 static void turn_send(struct zk_session *me, struct lock *lock)
 {
     char data[ZK_DETAILS_SIZE];
     int64_t now = me->host->ops->now(me->host);
-    struct hf_ticket reader = *lock->stay.ticket;
+    struct hf_ticket reader = *lock->ticket.core_ticket;
     reader.kind = HF_READ;
     struct zk_op ops[2] = {
         { .what = ZK_OP_CREATE,
           .path = lock->place.ahead,
           .data = data,
-          .len = hf__zk_details_write(&me->self, &reader, now, lock->stay.token, data),
+          .len =
+              hf__zk_details_write(&me->self, &reader, now, lock->ticket.token, data),
           .mode = ZK_EPHEMERAL },
         { .what = ZK_OP_DELETE, .path = lock->place.path, .version = -1 },
     };
-    lock->stay.calls++;
+    lock->ticket.calls++;
     hf__zk_multi(me->zk, ops, 2, turn_done, lock, 0);
 }
 
@@ -294,7 +296,7 @@ static void write_reader(struct zk_session *me, struct lock *lock)
     char *to = place->ahead + place->folder_len + 1;
     hf__zk_node_parse(&node, me->layout, own, strlen(own));
     memcpy(place->ahead, place->path, place->folder_len + 1);
-    to += hf__zk_node_name_write(to, me->layout, NODE_READ, &lock->stay.id);
+    to += hf__zk_node_name_write(to, me->layout, NODE_READ, &lock->ticket.id);
     memcpy(to, node.number, node.number_len);
     to[node.number_len] = '\0';
 }
@@ -302,66 +304,67 @@ static void write_reader(struct zk_session *me, struct lock *lock)
 void hf__zk_downgrade(struct zk_session *me, struct hf_request *request)
 {
     hf_error why;
-    struct stay *stay = stay_of(request->ticket);
-    struct lock *lock = stay ? lock_of(stay) : NULL;
-    if (!lock || !stay->held) {
+    struct zk_ticket *ticket = ticket_of(request->ticket);
+    struct lock *lock = ticket ? lock_of(ticket) : NULL;
+    if (!lock || !ticket->held) {
         hf__fail_code(&why, HF_ELOST);
         me->host->ops->answered(me->host, request, HF_ELOST, &why);
         return;
     }
     lock->request = request;
-    if (stay->kind == HF_READ) {
+    if (ticket->kind == HF_READ) {
         turn_answer(me, lock, 0, NULL);
-    } else if (!stay->moving) {
+    } else if (!ticket->downgrading) {
         /* That node's end will not be the end of the hold. */
-        hf__zk_watcher_end(me, &stay->own);
+        hf__zk_watcher_end(me, &ticket->own_watcher);
         write_reader(me, lock);
-        stay->moving = true;
+        ticket->downgrading = true;
         turn_send(me, lock);
     }
 }
 
 void hf__zk_downgrade_forget(struct zk_session *me, const void *request)
 {
-    for (HF_EACH(link, &me->stays)) {
-        struct stay *stay = HF_CONTAINER(link, struct stay, link);
-        if ((stay->kind == HF_WRITE || stay->kind == HF_READ) &&
-            lock_of(stay)->request == request)
-            lock_of(stay)->request = NULL;
+    for (HF_EACH(link, &me->tickets)) {
+        struct zk_ticket *ticket = HF_CONTAINER(link, struct zk_ticket, link);
+        if ((ticket->kind == HF_WRITE || ticket->kind == HF_READ) &&
+            lock_of(ticket)->request == request)
+            lock_of(ticket)->request = NULL;
     }
 }
 
 /* ---- The session ----------------------------------------------------------------- */
 
-static void lock_up(struct zk_session *me, struct stay *stay, bool fresh)
+static void lock_up(struct zk_session *me, struct zk_ticket *ticket, bool fresh)
 {
     (void)fresh;
-    struct lock *lock = lock_of(stay);
-    if (lock->stay.moving && !stay->calls)
+    struct lock *lock = lock_of(ticket);
+    if (lock->ticket.downgrading && !ticket->calls)
         turn_send(me, lock);
     if (lock->place.state != PLACE_IDLE)
         place_up(me, &lock->place);
-    else if (stay->ticket && !stay->leaving && !stay->over && !lock->peeking) {
-        if (stay->answered)
+    else if (ticket->core_ticket && !ticket->withdrawing && !ticket->lease_ended &&
+             !lock->peeking) {
+        if (ticket->answered)
             lock_start(me, lock); /* its place went with the former session */
         else
-            me->host->ops->notice(me->host, stay->ticket);
+            me->host->ops->notice(me->host, ticket->core_ticket);
     }
 }
 
-static void lock_expired(struct zk_session *me, struct stay *stay)
+static void lock_expired(struct zk_session *me, struct zk_ticket *ticket)
 {
-    struct lock *lock = lock_of(stay);
+    struct lock *lock = lock_of(ticket);
     hf_error why;
-    stay->moving = lock->trying = false;
+    ticket->downgrading = lock->trying = false;
     hf__fail_code(&why, HF_ELOST);
     turn_answer(me, lock, HF_ELOST, &why);
     place_expired(&lock->place);
 }
 
-static void lock_done(struct zk_session *me, struct stay *stay)
+static void lock_done(struct zk_session *me, struct zk_ticket *ticket)
 {
-    struct lock *lock = lock_of(stay);
+    struct lock *lock = lock_of(ticket);
     hf_error why;
     hf__fail_code(&why, HF_ELOST);
     if (!me->closing)
@@ -370,7 +373,7 @@ static void lock_done(struct zk_session *me, struct stay *stay)
     place_done(me, &lock->place);
 }
 
-static const struct stay_ops lock_ops = {
+static const struct zk_ticket_ops lock_ops = {
     .attempt = lock_attempt,
     .withdraw = lock_withdraw,
     .up = lock_up,
@@ -378,19 +381,20 @@ static const struct stay_ops lock_ops = {
     .done = lock_done,
 };
 
-void hf__zk_lock_attempt(struct zk_session *me, struct hf_ticket *ticket)
+void hf__zk_lock_attempt(struct zk_session *me, struct hf_ticket *core_ticket)
 {
     char folder[FOLDER_SIZE];
     hf_error why;
-    struct stay *stay = stay_begin(me, ticket, sizeof(struct lock), &lock_ops);
-    if (!stay)
+    struct zk_ticket *ticket =
+        hf__zk_ticket_new(me, core_ticket, sizeof(struct lock), &lock_ops);
+    if (!ticket)
         return;
-    size_t len = hf__zk_folder_write(folder, ticket->name, ticket->name_len);
-    if (place_init(&lock_of(stay)->place, stay, &lock_user, form_of(ticket->kind),
-                   folder, len) != 0) {
+    size_t len = hf__zk_folder_write(folder, core_ticket->name, core_ticket->name_len);
+    if (place_init(&lock_of(ticket)->place, ticket, &lock_user,
+                   form_of(core_ticket->kind), folder, len) != 0) {
         hf__fail_code(&why, HF_ENOMEM);
-        stay_failed(me, stay, &why);
+        hf__zk_ticket_failed(me, ticket, &why);
         return;
     }
-    lock_attempt(me, stay);
+    lock_attempt(me, ticket);
 }

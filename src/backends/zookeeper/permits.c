@@ -49,17 +49,17 @@ void hf__zk_permit_pause(struct zk_session *me, struct permit *permit,
     if (hf__zk_is_up(me->zk))
         hf__zk_session_retry_soon(me);
     copy.code = HF_EUNCERTAIN;
-    if (permit->stay.leaving)
-        stay_left(me, &permit->stay, zk_not_withdrawn(permit->unsure));
-    else if (!permit->stay.answered)
-        stay_failed(me, &permit->stay, &copy);
+    if (permit->ticket.withdrawing)
+        hf__zk_ticket_withdrawn(me, &permit->ticket, zk_not_withdrawn(permit->unsure));
+    else if (!permit->ticket.answered)
+        hf__zk_ticket_failed(me, &permit->ticket, &copy);
 }
 
 /* ---- The place in the queue ------------------------------------------------------ */
 
 static struct permit *permit_at(struct place *place)
 {
-    return permit_of(place->stay);
+    return permit_of(place->ticket);
 }
 
 static void place_in_front(struct zk_session *me, struct place *place, int64_t since_ns)
@@ -76,8 +76,8 @@ static void place_queued(struct zk_session *me, struct place *place)
 {
     struct permit *permit = permit_at(place);
     permit->first = false;
-    if (!(permit->stay.ticket->flags & HF_TICKET_TRY))
-        stay_queued(me, &permit->stay);
+    if (!(permit->ticket.core_ticket->flags & HF_TICKET_TRY))
+        hf__zk_ticket_queued(me, &permit->ticket);
     else if (permit->state != PERMIT_LOOK)
         hf__zk_permit_look(me, permit, false);
 }
@@ -87,17 +87,17 @@ static void place_failed(struct zk_session *me, struct place *place,
 {
     struct permit *permit = permit_at(place);
     permit_turn(permit, PERMIT_QUEUE);
-    stay_failed(me, &permit->stay, why);
+    hf__zk_ticket_failed(me, &permit->ticket, why);
 }
 
 static void place_left(struct zk_session *me, struct place *place,
                        enum hf_withdrawal answer)
 {
     struct permit *permit = permit_at(place);
-    if (permit->stay.leaving)
-        stay_left(me, &permit->stay, answer);
+    if (permit->ticket.withdrawing)
+        hf__zk_ticket_withdrawn(me, &permit->ticket, answer);
     else if (zk_is_withdrawn(answer) && permit->tried)
-        stay_busy(me, &permit->stay);
+        hf__zk_ticket_busy(me, &permit->ticket);
 }
 
 static const struct place_user place_user = {
@@ -110,13 +110,13 @@ static const struct place_user place_user = {
 /* The place may fail inside, and end the stay: then the ticket has none any more. */
 void hf__zk_permit_enter(struct zk_session *me, struct permit *permit)
 {
-    struct hf_ticket *ticket = permit->stay.ticket;
+    struct hf_ticket *core_ticket = permit->ticket.core_ticket;
     permit->alone = permit->tried = permit->place.told = false;
-    permit->stay.answered = false;
+    permit->ticket.answered = false;
     permit_turn(permit, PERMIT_QUEUE);
     hf__zk_gather(me->zk);
     place_enter(me, &permit->place);
-    if (stay_of(ticket) == &permit->stay && permit->place.state != PLACE_IDLE)
+    if (ticket_of(core_ticket) == &permit->ticket && permit->place.state != PLACE_IDLE)
         hf__zk_permit_look(me, permit, false);
     hf__zk_flush(me->zk);
 }
@@ -127,7 +127,7 @@ static void refuse_limit(struct zk_session *me, struct permit *permit)
 {
     hf_error why;
     hf__fail(&why, HF_EMISMATCH, "the semaphore is in use with a limit of %u, not %u",
-             permit->limit, permit->stay.ticket->limit);
+             permit->limit, permit->ticket.core_ticket->limit);
     hf__zk_permit_refuse(me, permit, &why);
 }
 
@@ -139,21 +139,22 @@ static void wait_for_room(struct zk_session *me, struct permit *permit)
         return;
     }
     permit->state = PERMIT_ROOM;
-    if (!permit->stay.answered)
-        stay_queued(me, &permit->stay);
+    if (!permit->ticket.answered)
+        hf__zk_ticket_queued(me, &permit->ticket);
 }
 
 static void decide(struct zk_session *me, struct permit *permit)
 {
-    const struct hf_ticket *ticket = permit->stay.ticket;
+    const struct hf_ticket *core_ticket = permit->ticket.core_ticket;
     bool first = permit->first && permit->place.state == PLACE_IN;
-    bool other = permit->limit_state == LIMIT_THERE && permit->limit != ticket->limit;
+    bool other =
+        permit->limit_state == LIMIT_THERE && permit->limit != core_ticket->limit;
     permit->alone = true;
     if (other && permit->used > 0) {
         refuse_limit(me, permit);
-    } else if (first && permit->used + ticket->permits <= ticket->limit) {
+    } else if (first && permit->used + core_ticket->permits <= core_ticket->limit) {
         hf__zk_permit_take(me, permit);
-    } else if (ticket->flags & HF_TICKET_TRY) {
+    } else if (core_ticket->flags & HF_TICKET_TRY) {
         permit->tried = true;
         permit_leave_queue(me, permit);
     } else if (first) {
@@ -179,7 +180,7 @@ static void probe_done(struct zk_session *me, struct kind_probe *probe, int rc,
 
 static void look_is_over(struct zk_session *me, struct permit *permit)
 {
-    int32_t kind = permit->stay.kind;
+    int32_t kind = permit->ticket.kind;
     enum place_state state = permit->place.state;
     hf_error why;
     if (state != PLACE_IN && state != PLACE_WAITING) {
@@ -211,8 +212,8 @@ static void read_limit(struct permit *permit, enum layout layout,
     permit->limit_state = LIMIT_NONE;
     permit->limit_version = reply->stat.version;
     if (reply->error == ZK_OK)
-        permit->limit_state =
-            hf__zk_limit_read(layout, permit->stay.kind, &reply->data, &permit->limit);
+        permit->limit_state = hf__zk_limit_read(layout, permit->ticket.kind,
+                                                &reply->data, &permit->limit);
     if (permit->unlimited || reply->error == ZK_NOAUTH)
         permit->limit_state = LIMIT_FOREIGN;
 }
@@ -227,7 +228,7 @@ void hf__zk_permit_count(struct permit *permit, enum layout layout,
         permit->used += hf__zk_lease_weight(layout, name);
         hf__zk_node_parse(&node, layout, name->at, name->len);
         if (!node.has_id || name->len >= NODE_SIZE || permit->count == permit->nodes ||
-            memcmp(&node.id, &permit->stay.id, sizeof(node.id)) != 0)
+            memcmp(&node.id, &permit->ticket.id, sizeof(node.id)) != 0)
             continue;
         memcpy(permit->names[permit->count], name->at, name->len);
         permit->names[permit->count++][name->len] = '\0';
@@ -243,7 +244,7 @@ static void look_reply(void *session, void *subject, uint64_t word,
     struct permit *permit = permit_of(subject);
     enum look look = word & ((1 << LOOK_BITS) - 1);
     hf_error why;
-    permit->stay.calls--;
+    permit->ticket.calls--;
     if (word >> LOOK_BITS != permit->turn)
         return;
     bool read = reply && (reply->error == ZK_OK || reply->error == ZK_NONODE);
@@ -253,7 +254,7 @@ static void look_reply(void *session, void *subject, uint64_t word,
         read_limit(permit, me->layout, reply);
     } else if (look == LOOK_FOLDER && read) {
         permit->clash = hf__zk_kind_clash(me->layout, reply->names, reply->count,
-                                          permit->stay.kind);
+                                          permit->ticket.kind);
     } else if (look == LOOK_LEASES && read) {
         permit->missing = reply->error == ZK_NONODE;
         hf__zk_permit_count(permit, me->layout, reply);
@@ -272,8 +273,8 @@ static void look_send(struct permit *permit,
                                    uint64_t),
                       struct zk *zk, const char *path, bool watch, enum look look)
 {
-    permit->stay.calls++;
-    call(zk, path, watch, look_reply, &permit->stay,
+    permit->ticket.calls++;
+    call(zk, path, watch, look_reply, &permit->ticket,
          (uint64_t)permit->turn << LOOK_BITS | look);
 }
 
@@ -297,23 +298,23 @@ void hf__zk_permit_look(struct zk_session *me, struct permit *permit, bool watch
 
 /* ---- The stay -------------------------------------------------------------------- */
 
-static void permit_attempt(struct zk_session *me, struct stay *stay)
+static void permit_attempt(struct zk_session *me, struct zk_ticket *ticket)
 {
-    struct permit *permit = permit_of(stay);
+    struct permit *permit = permit_of(ticket);
     if (permit->state == PERMIT_HELD)
-        stay_grant_again(me, stay);
+        hf__zk_ticket_grant_again(me, ticket);
     else if (permit->state <= PERMIT_QUEUE && permit->place.state == PLACE_IDLE)
         hf__zk_permit_enter(me, permit);
-    else if (stay->answered)
-        stay_queued(me, stay);
+    else if (ticket->answered)
+        hf__zk_ticket_queued(me, ticket);
 }
 
-static void permit_withdraw(struct zk_session *me, struct stay *stay)
+static void permit_withdraw(struct zk_session *me, struct zk_ticket *ticket)
 {
-    struct permit *permit = permit_of(stay);
+    struct permit *permit = permit_of(ticket);
     switch (permit->state) {
     case PERMIT_NONE:
-        stay_left(me, stay, HF_GONE);
+        hf__zk_ticket_withdrawn(me, ticket, HF_GONE);
         break;
     case PERMIT_TAKE: /* its answer tells what to give back */
         break;
@@ -336,29 +337,29 @@ static void permit_withdraw(struct zk_session *me, struct stay *stay)
     }
 }
 
-static void permit_up(struct zk_session *me, struct stay *stay, bool fresh)
+static void permit_up(struct zk_session *me, struct zk_ticket *ticket, bool fresh)
 {
-    struct permit *permit = permit_of(stay);
+    struct permit *permit = permit_of(ticket);
     (void)fresh;
     if (permit->state == PERMIT_UNSURE)
         hf__zk_permit_find(me, permit);
     else if (permit->state == PERMIT_GIVE && permit->left == 0)
         hf__zk_permit_release(me, permit);
-    else if (permit->state > PERMIT_ROOM || stay->over)
+    else if (permit->state > PERMIT_ROOM || ticket->lease_ended)
         return;
     else if (permit->place.state != PLACE_IDLE && permit->place.state != PLACE_IN)
         place_up(me, &permit->place);
-    else if (stay->leaving)
-        permit_withdraw(me, stay);
+    else if (ticket->withdrawing)
+        permit_withdraw(me, ticket);
     else if (permit->place.state == PLACE_IDLE)
         hf__zk_permit_enter(me, permit);
     else
         hf__zk_permit_look(me, permit, permit->watching);
 }
 
-static void permit_expired(struct zk_session *me, struct stay *stay)
+static void permit_expired(struct zk_session *me, struct zk_ticket *ticket)
 {
-    struct permit *permit = permit_of(stay);
+    struct permit *permit = permit_of(ticket);
     place_expired(&permit->place);
     hf__zk_watcher_drop(&permit->watcher);
     hf__zk_kind_probe_drop(me, &permit->probe);
@@ -368,9 +369,9 @@ static void permit_expired(struct zk_session *me, struct stay *stay)
     permit->verdict.code = 0;
 }
 
-static void permit_done(struct zk_session *me, struct stay *stay)
+static void permit_done(struct zk_session *me, struct zk_ticket *ticket)
 {
-    struct permit *permit = permit_of(stay);
+    struct permit *permit = permit_of(ticket);
     hf__zk_kind_probe_drop(me, &permit->probe);
     hf__zk_watcher_end(me, &permit->watcher);
     place_done(me, &permit->place);
@@ -378,7 +379,7 @@ static void permit_done(struct zk_session *me, struct stay *stay)
     hf__free(permit->names);
 }
 
-static const struct stay_ops permit_ops = {
+static const struct zk_ticket_ops permit_ops = {
     .attempt = permit_attempt,
     .withdraw = permit_withdraw,
     .up = permit_up,
@@ -388,37 +389,38 @@ static const struct stay_ops permit_ops = {
 
 static bool permit_init(struct zk_session *me, struct permit *permit)
 {
-    const struct hf_ticket *ticket = permit->stay.ticket;
+    const struct hf_ticket *core_ticket = permit->ticket.core_ticket;
     struct lease_folders *at = &permit->folders;
-    permit->permits = ticket->permits;
-    permit->nodes = hf__zk_lease_node_count(ticket->permits);
-    if (!hf__zk_lease_folders_write(at, me->layout, ticket->kind, ticket->name,
-                                    ticket->name_len))
+    permit->permits = core_ticket->permits;
+    permit->nodes = hf__zk_lease_node_count(core_ticket->permits);
+    if (!hf__zk_lease_folders_write(at, me->layout, core_ticket->kind,
+                                    core_ticket->name, core_ticket->name_len))
         return false;
     size_t path = strlen(at->leases) + 1 + NODE_SIZE;
     permit->names = hf__alloc(permit->nodes * sizeof(*permit->names) + path);
-    if (!permit->names || place_init(&permit->place, &permit->stay, &place_user,
+    if (!permit->names || place_init(&permit->place, &permit->ticket, &place_user,
                                      NODE_LOCK, at->locks, strlen(at->locks)) != 0)
         return false;
     permit->node = (char *)permit->names[permit->nodes];
     return true;
 }
 
-void hf__zk_permits_attempt(struct zk_session *me, struct hf_ticket *ticket)
+void hf__zk_permits_attempt(struct zk_session *me, struct hf_ticket *core_ticket)
 {
     hf_error why;
-    struct stay *stay = stay_begin(me, ticket, sizeof(struct permit), &permit_ops);
-    if (!stay)
+    struct zk_ticket *ticket =
+        hf__zk_ticket_new(me, core_ticket, sizeof(struct permit), &permit_ops);
+    if (!ticket)
         return;
-    if (permit_init(me, permit_of(stay))) {
-        hf__zk_permit_enter(me, permit_of(stay));
+    if (permit_init(me, permit_of(ticket))) {
+        hf__zk_permit_enter(me, permit_of(ticket));
         return;
     }
     hf__fail_code(&why, HF_ENOMEM);
-    stay_failed(me, stay, &why);
+    hf__zk_ticket_failed(me, ticket, &why);
 }
 
-void hf__zk_expiring_attempt(struct zk_session *me, struct hf_ticket *ticket)
+void hf__zk_expiring_attempt(struct zk_session *me, struct hf_ticket *core_ticket)
 {
-    hf__zk_permits_attempt(me, ticket);
+    hf__zk_permits_attempt(me, core_ticket);
 }

@@ -29,7 +29,7 @@ enum permit_state {
 };
 
 struct permit {
-    struct stay stay;
+    struct zk_ticket ticket;
     struct place place;
     struct watcher watcher; /* of the leases */
     struct kind_probe probe;
@@ -61,9 +61,9 @@ struct permit {
     char *node; /* path of the first lease */
 };
 
-static inline struct permit *permit_of(struct stay *stay)
+static inline struct permit *permit_of(struct zk_ticket *ticket)
 {
-    return HF_CONTAINER(stay, struct permit, stay);
+    return HF_CONTAINER(ticket, struct permit, ticket);
 }
 
 static inline void permit_turn(struct permit *permit, enum permit_state state)

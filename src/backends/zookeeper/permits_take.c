@@ -24,7 +24,7 @@ static zk_done take_reply, find_reply, owner_reply;
 /* An answer of a former turn is of no interest. */
 static bool still_due(struct permit *permit, uint64_t word)
 {
-    permit->stay.calls--;
+    permit->ticket.calls--;
     return word == permit->turn;
 }
 
@@ -39,8 +39,8 @@ static void node_path(const struct permit *permit, uint32_t index, char path[PAT
 static void permit_granted(struct zk_session *me, struct permit *permit)
 {
     permit_turn(permit, PERMIT_HELD);
-    stay_granted(me, &permit->stay, permit->node, permit->stay.token,
-                 permit->stay.since_ns);
+    hf__zk_ticket_granted(me, &permit->ticket, permit->node, permit->ticket.token,
+                          permit->ticket.since_ns);
 }
 
 /* Another kind has the name: the leases go, and then core is told. */
@@ -78,9 +78,9 @@ static void check_reply(void *session, void *subject, uint64_t word,
     (void)sent_ns;
     struct zk_session *me = session;
     struct permit *permit = permit_of(subject);
-    int32_t kind = permit->stay.kind, clash;
+    int32_t kind = permit->ticket.kind, clash;
     hf_error why;
-    permit->stay.calls--;
+    permit->ticket.calls--;
     if (word != permit->turn || permit->state != PERMIT_CHECK)
         return;
     if (!reply) {
@@ -100,8 +100,8 @@ static void check_reply(void *session, void *subject, uint64_t word,
 
 static void check_send(struct zk_session *me, struct permit *permit)
 {
-    permit->stay.calls++;
-    hf__zk_children(me->zk, permit->folders.name, false, check_reply, &permit->stay,
+    permit->ticket.calls++;
+    hf__zk_children(me->zk, permit->folders.name, false, check_reply, &permit->ticket,
                     permit->turn);
 }
 
@@ -115,10 +115,10 @@ static void permit_taken(struct zk_session *me, struct permit *permit, uint64_t 
     place_forget(me, &permit->place);
     permit->state = PERMIT_CHECK;
     permit->rounds = 0;
-    permit->stay.token = token;
-    permit->stay.since_ns = since_ns;
+    permit->ticket.token = token;
+    permit->ticket.since_ns = since_ns;
     snprintf(permit->node, len, "%s/%s", permit->folders.leases, permit->names[0]);
-    if (permit->stay.leaving)
+    if (permit->ticket.withdrawing)
         hf__zk_permit_release(me, permit);
     else if (!checking)
         check_send(me, permit);
@@ -127,7 +127,7 @@ static void permit_taken(struct zk_session *me, struct permit *permit, uint64_t 
 /* Nothing has happened, and core does not want it any more. */
 static bool take_is_off(struct zk_session *me, struct permit *permit)
 {
-    if (!permit->stay.leaving)
+    if (!permit->ticket.withdrawing)
         return false;
     permit_turn(permit, PERMIT_QUEUE);
     place_leave(me, &permit->place);
@@ -156,7 +156,7 @@ static void folder_made(void *session, void *subject, uint64_t word,
     (void)sent_ns;
     (void)gone;
     struct permit *permit = permit_of(subject);
-    permit->stay.calls--;
+    permit->ticket.calls--;
     permit->folder_error = reply ? reply->error : ZK_OK;
 }
 
@@ -230,14 +230,14 @@ static void take_reply(void *session, void *subject, uint64_t word,
 static void op_for_limit(struct zk_session *me, const struct permit *permit,
                          struct zk_op *op, char text[LIMIT_SIZE])
 {
-    uint32_t limit = permit->stay.ticket->limit;
+    uint32_t limit = permit->ticket.core_ticket->limit;
     bool same = permit->limit_state == LIMIT_THERE && permit->limit == limit;
     *op = (struct zk_op){ .path = permit->folders.base,
                           .data = text,
                           .version = permit->limit_version };
     op->what = same ? ZK_OP_CHECK : ZK_OP_SET;
     if (!same)
-        op->len = hf__zk_limit_write(text, me->layout, permit->stay.kind, limit);
+        op->len = hf__zk_limit_write(text, me->layout, permit->ticket.kind, limit);
 }
 
 /* Where the server adds numbers all leases of a hold are asked for by one path. */
@@ -248,7 +248,8 @@ static void ops_for_leases(const struct zk_session *me, const struct permit *per
     bool named = me->layout == LAYOUT_KAZOO;
     for (uint32_t i = 0; i < permit->nodes; i++) {
         char *path = paths + i * room, name[NODE_SIZE];
-        hf__zk_lease_name_write(name, me->layout, &permit->stay.id, permit->permits, i);
+        hf__zk_lease_name_write(name, me->layout, &permit->ticket.id, permit->permits,
+                                i);
         snprintf(path, room, "%s/%s", permit->folders.leases, name);
         ops[i] =
             (struct zk_op){ .what = ZK_OP_CREATE,
@@ -271,7 +272,7 @@ void hf__zk_permit_take(struct zk_session *me, struct permit *permit)
         hf__zk_permit_refuse(me, permit, &why);
         return;
     }
-    size_t count = 0, len = hf__zk_details_write(&me->self, permit->stay.ticket,
+    size_t count = 0, len = hf__zk_details_write(&me->self, permit->ticket.core_ticket,
                                                  me->host->ops->now(me->host), 0, line);
     permit_turn(permit, PERMIT_TAKE);
     if (permit->limit_state != LIMIT_FOREIGN)
@@ -283,13 +284,13 @@ void hf__zk_permit_take(struct zk_session *me, struct permit *permit)
                                    .version = -1 };
     hf__zk_gather(me->zk);
     if (permit->missing) { /* in one flight: an empty folder may be gone in a moment */
-        permit->stay.calls++;
-        hf__zk_make_folder(me->zk, permit->folders.leases, folder_made, &permit->stay,
+        permit->ticket.calls++;
+        hf__zk_make_folder(me->zk, permit->folders.leases, folder_made, &permit->ticket,
                            0);
     }
     permit->missing = false;
-    permit->stay.calls++;
-    hf__zk_multi(me->zk, ops, count, take_reply, &permit->stay, permit->turn);
+    permit->ticket.calls++;
+    hf__zk_multi(me->zk, ops, count, take_reply, &permit->ticket, permit->turn);
     check_send(me, permit);
     hf__zk_flush(me->zk);
     hf__free(paths);
@@ -351,8 +352,8 @@ static void find_reply(void *session, void *subject, uint64_t word,
         return;
     }
     node_path(permit, 0, path);
-    permit->stay.calls++;
-    hf__zk_exists(me->zk, path, false, owner_reply, &permit->stay, permit->turn);
+    permit->ticket.calls++;
+    hf__zk_exists(me->zk, path, false, owner_reply, &permit->ticket, permit->turn);
 }
 
 void hf__zk_permit_find(struct zk_session *me, struct permit *permit)
@@ -360,8 +361,8 @@ void hf__zk_permit_find(struct zk_session *me, struct permit *permit)
     permit_turn(permit, PERMIT_UNSURE);
     hf__zk_gather(me->zk);
     hf__zk_sync(me->zk, permit->folders.leases, NULL, NULL, 0);
-    permit->stay.calls++;
-    hf__zk_children(me->zk, permit->folders.leases, false, find_reply, &permit->stay,
+    permit->ticket.calls++;
+    hf__zk_children(me->zk, permit->folders.leases, false, find_reply, &permit->ticket,
                     permit->turn);
     hf__zk_flush(me->zk);
 }
@@ -386,17 +387,18 @@ static void give_reply(void *session, void *subject, uint64_t word,
     if (permit->doubt) {
         if (hf__zk_is_up(me->zk))
             hf__zk_session_retry_soon(me);
-        stay_left(me, &permit->stay, zk_not_withdrawn(permit->unsure));
+        hf__zk_ticket_withdrawn(me, &permit->ticket, zk_not_withdrawn(permit->unsure));
         return;
     }
     permit_turn(permit, PERMIT_NONE);
     permit->count = 0;
     hf_error verdict = permit->verdict; /* which ends with the stay */
-    if (verdict.code && !permit->stay.leaving)
-        stay_failed(me, &permit->stay, &verdict);
+    if (verdict.code && !permit->ticket.withdrawing)
+        hf__zk_ticket_failed(me, &permit->ticket, &verdict);
     else
-        stay_left(me, &permit->stay,
-                  permit->some || permit->unsure ? HF_WITHDRAWN : HF_GONE);
+        hf__zk_ticket_withdrawn(me, &permit->ticket,
+                                permit->some || permit->unsure ? HF_WITHDRAWN
+                                                               : HF_GONE);
 }
 
 /* Answers inside the calls are "no connection", and leave the stay where it is. */
@@ -406,11 +408,11 @@ void hf__zk_permit_release(struct zk_session *me, struct permit *permit)
     permit_turn(permit, PERMIT_GIVE);
     permit->doubt = false;
     permit->left = permit->count;
-    permit->stay.calls += permit->count;
+    permit->ticket.calls += permit->count;
     hf__zk_gather(me->zk);
     for (uint32_t i = 0; i < permit->count; i++) {
         node_path(permit, i, path);
-        hf__zk_delete(me->zk, path, -1, give_reply, &permit->stay, permit->turn);
+        hf__zk_delete(me->zk, path, -1, give_reply, &permit->ticket, permit->turn);
     }
     hf__zk_flush(me->zk);
 }

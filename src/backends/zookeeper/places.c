@@ -34,11 +34,12 @@ enum { ROUNDS = 100 };
 static void recover_send(struct zk_session *me, struct place *place);
 static void delete_send(struct zk_session *me, struct place *place);
 
-int place_init(struct place *place, struct stay *stay, const struct place_user *user,
-               enum node_form form, const char *folder, size_t folder_len)
+int place_init(struct place *place, struct zk_ticket *ticket,
+               const struct place_user *user, enum node_form form, const char *folder,
+               size_t folder_len)
 {
     size_t size = folder_len + 1 + NODE_ROOM;
-    *place = (struct place){ .stay = stay, .user = user, .form = form };
+    *place = (struct place){ .ticket = ticket, .user = user, .form = form };
     place->path = hf__alloc(2 * size);
     if (!place->path)
         return HF_ENOMEM;
@@ -263,10 +264,10 @@ static void enter_send(struct zk_session *me, struct place *place)
 {
     char node[NODE_SIZE], data[ZK_DETAILS_SIZE];
     size_t len =
-        hf__zk_node_name_write(node, me->layout, place->form, &place->stay->id);
+        hf__zk_node_name_write(node, me->layout, place->form, &place->ticket->id);
     int64_t now = me->host->ops->now(me->host);
     size_t data_len =
-        hf__zk_details_write(&me->self, place->stay->ticket, now, 0, data);
+        hf__zk_details_write(&me->self, place->ticket->core_ticket, now, 0, data);
     hf__zk_gather(me->zk);
     if (place->rounds > 0) {
         place->calls++;
@@ -364,7 +365,7 @@ static void recover_done(void *session, void *subject, uint64_t word,
         place_pause(me, place, &error);
         return;
     }
-    at = hf__zk_queue_find(me->layout, &place->stay->id, reply->names, reply->count);
+    at = hf__zk_queue_find(me->layout, &place->ticket->id, reply->names, reply->count);
     if (at == NO_NODE || reply->names[at].len >= NODE_ROOM) {
         recover_nothing(me, place);
         return;

@@ -28,18 +28,19 @@ struct batch {
     enum hf_renew_mode mode;
     uint32_t count, calls;
     struct {
-        struct hf_ticket *ticket; /* NULL: answered, or struck out */
+        struct hf_ticket *core_ticket; /* NULL: answered, or struck out */
         bool watched;
     } of[];
 };
 
-void hf__zk_renew_forget(struct zk_session *me, const struct stay *stay)
+void hf__zk_renew_forget(struct zk_session *me, const struct zk_ticket *ticket)
 {
     for (HF_EACH(link, &me->batches)) {
         struct batch *batch = HF_CONTAINER(link, struct batch, link);
         for (uint32_t i = 0; i < batch->count; i++)
-            if (batch->of[i].ticket && batch->of[i].ticket == stay->ticket)
-                batch->of[i].ticket = NULL;
+            if (batch->of[i].core_ticket &&
+                batch->of[i].core_ticket == ticket->core_ticket)
+                batch->of[i].core_ticket = NULL;
     }
 }
 
@@ -57,40 +58,41 @@ void hf__zk_renew_done(struct zk_session *me)
 
 /* ---- Answers --------------------------------------------------------------------- */
 
-static void tell(struct zk_session *me, struct hf_ticket *ticket,
+static void tell(struct zk_session *me, struct hf_ticket *core_ticket,
                  enum hf_renew_mode mode, enum hf_renewal answer, int64_t sent_ns)
 {
-    struct stay *stay = stay_of(ticket);
-    if (answer == HF_RENEWAL_LOST && stay && stay->held)
-        stay_gone(me, stay);
-    if (!stay || !stay->held)
+    struct zk_ticket *ticket = ticket_of(core_ticket);
+    if (answer == HF_RENEWAL_LOST && ticket && ticket->held)
+        hf__zk_ticket_node_gone(me, ticket);
+    if (!ticket || !ticket->held)
         answer = HF_RENEWAL_LOST;
     if (answer == HF_STILL_HELD && mode == HF_RENEW) {
-        stay->since_ns = sent_ns;
-        stay->ttl_ns = stay_lease(me, stay, ticket->ttl_ns, sent_ns);
+        ticket->since_ns = sent_ns;
+        ticket->ttl_ns = hf__zk_ticket_lease(me, ticket, core_ticket->ttl_ns, sent_ns);
         answer = HF_RENEWED;
     }
-    struct hf_lease lease = { sent_ns, stay ? stay->ttl_ns : ticket->ttl_ns };
-    me->host->ops->renewed(me->host, ticket, answer, &lease);
+    struct hf_lease lease = { sent_ns, ticket ? ticket->ttl_ns : core_ticket->ttl_ns };
+    me->host->ops->renewed(me->host, core_ticket, answer, &lease);
 }
 
 /* In layout=single every holder's node has the same path: the transaction tells. */
-static bool proves(struct zk_session *me, const struct stay *stay,
+static bool proves(struct zk_session *me, const struct zk_ticket *ticket,
                    const struct zk_reply *reply)
 {
     return reply->error == ZK_OK &&
            reply->stat.ephemeral_owner == hf__zk_session_id(me->zk) &&
-           (me->layout != LAYOUT_SINGLE || (uint64_t)reply->stat.czxid == stay->token);
+           (me->layout != LAYOUT_SINGLE ||
+            (uint64_t)reply->stat.czxid == ticket->token);
 }
 
-static enum hf_renewal answer_of(struct zk_session *me, const struct stay *stay,
+static enum hf_renewal answer_of(struct zk_session *me, const struct zk_ticket *ticket,
                                  const struct zk_reply *reply, bool watched)
 {
     if (!reply || (reply->error != ZK_OK && reply->error != ZK_NONODE))
         return HF_RENEWAL_UNKNOWN;
     if (watched)
         return HF_STILL_HELD;
-    return stay && proves(me, stay, reply) ? HF_STILL_HELD : HF_RENEWAL_LOST;
+    return ticket && proves(me, ticket, reply) ? HF_STILL_HELD : HF_RENEWAL_LOST;
 }
 
 static void batch_done(void *session, void *subject, uint64_t word,
@@ -102,12 +104,12 @@ static void batch_done(void *session, void *subject, uint64_t word,
     struct batch *batch = subject;
     bool synced = word == WATCHED;
     for (uint32_t i = 0; i < batch->count; i++) {
-        struct hf_ticket *ticket = batch->of[i].ticket;
-        if (!ticket || (synced ? !batch->of[i].watched : i != word))
+        struct hf_ticket *core_ticket = batch->of[i].core_ticket;
+        if (!core_ticket || (synced ? !batch->of[i].watched : i != word))
             continue;
-        batch->of[i].ticket = NULL;
-        tell(me, ticket, batch->mode, answer_of(me, stay_of(ticket), reply, synced),
-             sent_ns);
+        batch->of[i].core_ticket = NULL;
+        tell(me, core_ticket, batch->mode,
+             answer_of(me, ticket_of(core_ticket), reply, synced), sent_ns);
     }
     if (--batch->calls == 0)
         batch_free(batch);
@@ -120,15 +122,15 @@ static void batch_done(void *session, void *subject, uint64_t word,
 static void batch_sort(struct zk_session *me, struct batch *batch)
 {
     for (uint32_t i = 0; i < batch->count; i++) {
-        struct hf_ticket *ticket = batch->of[i].ticket;
-        const struct stay *stay = ticket ? stay_of(ticket) : NULL;
-        if (stay && stay->held && !stay->moving) {
+        struct hf_ticket *core_ticket = batch->of[i].core_ticket;
+        const struct zk_ticket *ticket = core_ticket ? ticket_of(core_ticket) : NULL;
+        if (ticket && ticket->held && !ticket->downgrading) {
             batch->of[i].watched =
-                batch->mode == HF_RENEW && hf__linked(&stay->own.link);
-        } else if (ticket) {
-            batch->of[i].ticket = NULL;
-            tell(me, ticket, batch->mode,
-                 stay && stay->held ? HF_RENEWAL_UNKNOWN : HF_RENEWAL_LOST, 0);
+                batch->mode == HF_RENEW && hf__linked(&ticket->own_watcher.link);
+        } else if (core_ticket) {
+            batch->of[i].core_ticket = NULL;
+            tell(me, core_ticket, batch->mode,
+                 ticket && ticket->held ? HF_RENEWAL_UNKNOWN : HF_RENEWAL_LOST, 0);
         }
     }
 }
@@ -140,11 +142,12 @@ static void batch_send(struct zk_session *me, struct batch *batch)
     hf__zk_gather(me->zk);
     hf__zk_sync(me->zk, "/", batch_done, batch, WATCHED);
     for (uint32_t i = 0; i < batch->count; i++) {
-        const struct hf_ticket *ticket = batch->of[i].ticket;
-        if (!ticket || batch->of[i].watched)
+        const struct hf_ticket *core_ticket = batch->of[i].core_ticket;
+        if (!core_ticket || batch->of[i].watched)
             continue;
         batch->calls++;
-        hf__zk_exists(me->zk, stay_of(ticket)->node, false, batch_done, batch, i);
+        hf__zk_exists(me->zk, ticket_of(core_ticket)->node, false, batch_done, batch,
+                      i);
     }
     hf__zk_flush(me->zk);
     if (--batch->calls == 0)
@@ -163,7 +166,7 @@ void hf__zk_session_renew(void *session, struct hf_ticket *const *tickets, size_
     batch->mode = mode;
     batch->count = (uint32_t)count;
     for (size_t i = 0; i < count; i++)
-        batch->of[i].ticket = tickets[i];
+        batch->of[i].core_ticket = tickets[i];
     hf__list_push_back(&me->batches, &batch->link);
     batch_send(me, batch);
 }
@@ -173,11 +176,11 @@ void hf__zk_session_renew(void *session, struct hf_ticket *const *tickets, size_
 static void own_fired(struct zk_session *me, struct watcher *watcher,
                       enum zk_event_type type)
 {
-    struct stay *stay = HF_CONTAINER(watcher, struct stay, own);
+    struct zk_ticket *ticket = HF_CONTAINER(watcher, struct zk_ticket, own_watcher);
     if (type == ZK_DELETED)
-        stay_gone(me, stay);
-    else if (stay->held)
-        hf__zk_interest_watch(me, stay);
+        hf__zk_ticket_node_gone(me, ticket);
+    else if (ticket->held)
+        hf__zk_interest_watch(me, ticket);
 }
 
 static void own_done(void *session, void *subject, uint64_t word,
@@ -187,38 +190,38 @@ static void own_done(void *session, void *subject, uint64_t word,
     (void)sent_ns;
     (void)why;
     struct zk_session *me = session;
-    struct stay *stay = subject;
-    stay->calls--;
+    struct zk_ticket *ticket = subject;
+    ticket->calls--;
     if (!reply || reply->error != ZK_OK)
-        hf__zk_watcher_drop(&stay->own);
-    if (!reply || !stay->held)
+        hf__zk_watcher_drop(&ticket->own_watcher);
+    if (!reply || !ticket->held)
         return;
     if (reply->error == ZK_NONODE) {
-        stay_gone(me, stay);
+        hf__zk_ticket_node_gone(me, ticket);
     } else if (reply->data.len == sizeof(revocation) - 1 &&
                memcmp(reply->data.at, revocation, reply->data.len) == 0 &&
-               reply->stat.mzxid != stay->revoked_mzxid) {
-        stay->revoked_mzxid = reply->stat.mzxid;
-        me->host->ops->event(me->host, stay->ticket, HF_EVENT_REVOKED);
+               reply->stat.mzxid != ticket->revoked_mzxid) {
+        ticket->revoked_mzxid = reply->stat.mzxid;
+        me->host->ops->event(me->host, ticket->core_ticket, HF_EVENT_REVOKED);
     }
 }
 
-void hf__zk_interest_watch(struct zk_session *me, struct stay *stay)
+void hf__zk_interest_watch(struct zk_session *me, struct zk_ticket *ticket)
 {
-    if (!stay->interested || stay->moving || hf__linked(&stay->own.link) ||
-        !hf__zk_is_up(me->zk))
+    if (!ticket->interested || ticket->downgrading ||
+        hf__linked(&ticket->own_watcher.link) || !hf__zk_is_up(me->zk))
         return;
-    hf__zk_watcher_set(me, &stay->own, stay->node, own_fired);
-    stay->calls++;
-    hf__zk_get(me->zk, stay->node, true, own_done, stay, 0);
+    hf__zk_watcher_set(me, &ticket->own_watcher, ticket->node, own_fired);
+    ticket->calls++;
+    hf__zk_get(me->zk, ticket->node, true, own_done, ticket, 0);
 }
 
-void hf__zk_session_interest(void *session, struct hf_ticket *ticket)
+void hf__zk_session_interest(void *session, struct hf_ticket *core_ticket)
 {
     struct zk_session *me = session;
-    struct stay *stay = stay_of(ticket);
-    if (!stay || !stay->held)
+    struct zk_ticket *ticket = ticket_of(core_ticket);
+    if (!ticket || !ticket->held)
         return;
-    stay->interested = true;
-    hf__zk_interest_watch(me, stay);
+    ticket->interested = true;
+    hf__zk_interest_watch(me, ticket);
 }

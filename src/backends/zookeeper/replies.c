@@ -120,7 +120,7 @@ static void retry_due(void *arg)
     if (!hf__zk_is_up(me->zk))
         return;
     litter_up(me);
-    stays_up(me, false);
+    hf__zk_tickets_up(me, false);
 }
 
 void hf__zk_session_retry_soon(struct zk_session *me)

@@ -35,7 +35,7 @@ struct zk_session {
     bool closing;
     int64_t session_asked_ns;
 
-    struct hf_link stays;
+    struct hf_link tickets;
     struct hf_link jobs;    /* requests that take more than one call */
     struct hf_link batches; /* renewals under way */
     struct hf_link litter;  /* nodes to delete, whatever it takes */
@@ -77,64 +77,68 @@ void hf__zk_watchers_drop(struct zk_session *me);
 
 /* ---- stays.c: stays ------------------------------------------------------------- */
 
-struct stay;
-struct stay_ops {
+struct zk_ticket;
+struct zk_ticket_ops {
     /* Asked again: say what is the case. */
-    void (*attempt)(struct zk_session *me, struct stay *stay);
+    void (*attempt)(struct zk_session *me, struct zk_ticket *ticket);
     /* Leave, and answer stay_left(), now or later. Repeated at any time. The ticket may
      * be gone (forgotten), or core has not asked (the lease is over: stay->leaving is
      * false): the same, stays.c knows. */
-    void (*withdraw)(struct zk_session *me, struct stay *stay);
+    void (*withdraw)(struct zk_session *me, struct zk_ticket *ticket);
     /* Connected again, on the same session (look again at what you wait for, repeat
      * what got no answer), or on a fresh one (after `expired`: begin anew). Also when a
      * call could not be sent for want of memory (hf__zk_session_retry_soon). */
-    void (*up)(struct zk_session *me, struct stay *stay, bool fresh);
+    void (*up)(struct zk_session *me, struct zk_ticket *ticket, bool fresh);
     /* Every node is gone. stays.c tells core of a hold, and ends a stay that leaves. */
-    void (*expired)(struct zk_session *me, struct stay *stay);
+    void (*expired)(struct zk_session *me, struct zk_ticket *ticket);
     /* Free what belongs to the kind; the stay itself is freed by stays.c. */
-    void (*done)(struct zk_session *me, struct stay *stay);
+    void (*done)(struct zk_session *me, struct zk_ticket *ticket);
 };
 
-struct stay {
+struct zk_ticket {
     struct hf_link link;
-    const struct stay_ops *ops;
-    struct hf_ticket *ticket; /* NULL: forgotten */
+    const struct zk_ticket_ops *ops;
+    struct hf_ticket *core_ticket; /* NULL: forgotten */
     struct hf_id id;
     int32_t kind;
-    bool held;       /* by all we know */
-    bool leaving;    /* withdrawn or forgotten */
-    bool answered;   /* core has been told queued, or granted */
-    bool over;       /* the hold was lost, to its lease or with the session */
-    bool gone;       /* the server said that its node does not exist any more */
-    bool interested; /* core wants to hear at once */
-    bool moving;     /* another node takes the place of `node`: its end is no loss */
+    bool held;        /* by all we know */
+    bool withdrawing; /* withdrawn or forgotten */
+    bool answered;    /* core has been told queued, or granted */
+    bool lease_ended; /* the hold was lost, to its lease or with the session */
+    bool node_gone;   /* the server said that its node does not exist any more */
+    bool interested;  /* core wants to hear at once */
+    bool downgrading; /* another node takes the place of `node`: its end is no loss */
     uint64_t token;
     const char *node; /* path of the node that proves the hold; the kind's memory */
     int64_t ttl_ns, since_ns;
-    struct hf_timer lease;      /* takes the node away when nobody renews */
-    struct watcher own;         /* of `node`: core wants to hear at once */
-    int64_t revoked_mzxid;      /* the change that was told as a revocation */
-    struct zk_session *session; /* for the timer */
-    uint32_t calls;             /* with the stay as their subject, under way */
+    struct hf_timer lease_timer; /* takes the node away when nobody renews */
+    struct watcher own_watcher;  /* of `node`: core wants to hear at once */
+    int64_t revoked_mzxid;       /* the change that was told as a revocation */
+    struct zk_session *session;  /* for the timer */
+    uint32_t calls;              /* with the stay as their subject, under way */
 };
 
 /* A stay of `size` bytes for the ticket, in me->stays and ticket->store[0]. NULL: out
  * of memory, `failed` has been told. */
-struct stay *stay_begin(struct zk_session *me, struct hf_ticket *ticket, size_t size,
-                        const struct stay_ops *ops);
+struct zk_ticket *hf__zk_ticket_new(struct zk_session *me,
+                                    struct hf_ticket *core_ticket, size_t size,
+                                    const struct zk_ticket_ops *ops);
 /* Ends it: ops->done(), answers under way are dropped, the memory goes. No answer. */
-void stay_end(struct zk_session *me, struct stay *stay);
+void hf__zk_ticket_free(struct zk_session *me, struct zk_ticket *ticket);
 
 /* It is in: `node` proves it from here on. Tells core. Not for stays that leave.
  * since_ns: a moment before the request that proved it was sent. */
-void stay_granted(struct zk_session *me, struct stay *stay, const char *node,
-                  uint64_t token, int64_t since_ns);
-void stay_grant_again(struct zk_session *me, struct stay *stay);
-void stay_queued(struct zk_session *me, struct stay *stay); /* tells core, once */
+void hf__zk_ticket_granted(struct zk_session *me, struct zk_ticket *ticket,
+                           const char *node, uint64_t token, int64_t since_ns);
+void hf__zk_ticket_grant_again(struct zk_session *me, struct zk_ticket *ticket);
+void hf__zk_ticket_queued(struct zk_session *me,
+                          struct zk_ticket *ticket); /* tells core, once */
 /* Tells core. HF_EUNREACHABLE, HF_EUNCERTAIN leave the stay open; else it is ended:
  * nothing of it may be on the server, and `stay` is not to be touched any more. */
-void stay_failed(struct zk_session *me, struct stay *stay, const hf_error *why);
-void stay_busy(struct zk_session *me, struct stay *stay); /* tells core and ends it */
+void hf__zk_ticket_failed(struct zk_session *me, struct zk_ticket *ticket,
+                          const hf_error *why);
+void hf__zk_ticket_busy(struct zk_session *me,
+                        struct zk_ticket *ticket); /* tells core and ends it */
 /* No answer of the server's; `maybe`: it may have done what we asked. */
 static inline enum hf_withdrawal zk_not_withdrawn(bool maybe)
 {
@@ -145,25 +149,26 @@ static inline bool zk_is_withdrawn(enum hf_withdrawal answer)
     return answer == HF_WITHDRAWN || answer == HF_GONE;
 }
 /* Tells core. HF_WITHDRAWN, HF_GONE end the stay: do not touch it any more. */
-void stay_left(struct zk_session *me, struct stay *stay, enum hf_withdrawal answer);
+void hf__zk_ticket_withdrawn(struct zk_session *me, struct zk_ticket *ticket,
+                             enum hf_withdrawal answer);
 /* The hold is over: tells core, once. The stay stays until it is withdrawn. */
-void stay_lost(struct zk_session *me, struct stay *stay);
+void hf__zk_ticket_lost(struct zk_session *me, struct zk_ticket *ticket);
 /* The same, and the server said that the node does not exist any more. */
-void stay_gone(struct zk_session *me, struct stay *stay);
+void hf__zk_ticket_node_gone(struct zk_session *me, struct zk_ticket *ticket);
 
 /* The lease that can be given, of ttl_ns from since_ns; sets the timer that ends it. */
-int64_t stay_lease(struct zk_session *me, struct stay *stay, int64_t ttl_ns,
-                   int64_t since_ns);
+int64_t hf__zk_ticket_lease(struct zk_session *me, struct zk_ticket *ticket,
+                            int64_t ttl_ns, int64_t since_ns);
 
-void hf__zk_session_withdraw(void *session, struct hf_ticket *ticket);
-void stays_forget(struct zk_session *me, const void *gone);
-void stays_up(struct zk_session *me, bool fresh);
-void stays_expired(struct zk_session *me);
-void stays_done(struct zk_session *me);
+void hf__zk_session_withdraw(void *session, struct hf_ticket *core_ticket);
+void hf__zk_tickets_forget(struct zk_session *me, const void *gone);
+void hf__zk_tickets_up(struct zk_session *me, bool fresh);
+void hf__zk_tickets_expired(struct zk_session *me);
+void hf__zk_tickets_done(struct zk_session *me);
 
-static inline struct stay *stay_of(const struct hf_ticket *ticket)
+static inline struct zk_ticket *ticket_of(const struct hf_ticket *core_ticket)
 {
-    return (struct stay *)(uintptr_t)ticket->store[0];
+    return (struct zk_ticket *)(uintptr_t)core_ticket->store[0];
 }
 
 /* ---- places.c: places in queues -------------------------------------------------- */
@@ -199,7 +204,7 @@ enum place_state {
 };
 
 struct place {
-    struct stay *stay;
+    struct zk_ticket *ticket;
     const struct place_user *user;
     enum node_form form;
     enum place_state state;
@@ -222,8 +227,9 @@ struct place {
 };
 
 /* `folder`: of the queue. 0 or HF_ENOMEM. */
-int place_init(struct place *place, struct stay *stay, const struct place_user *user,
-               enum node_form form, const char *folder, size_t folder_len);
+int place_init(struct place *place, struct zk_ticket *ticket,
+               const struct place_user *user, enum node_form form, const char *folder,
+               size_t folder_len);
 void place_enter(struct zk_session *me, struct place *place); /* from PLACE_IDLE */
 /* Leaves; may be repeated. If the place is idle, `left` is told inside. */
 void place_leave(struct zk_session *me, struct place *place);
@@ -259,22 +265,23 @@ static inline int zk_reply_error(const struct zk_reply *reply, const hf_error *w
 
 /* ---- Kinds ----------------------------------------------------------------------- */
 
-void hf__zk_lock_attempt(struct zk_session *me, struct hf_ticket *ticket); /* locks.c */
+void hf__zk_lock_attempt(struct zk_session *me,
+                         struct hf_ticket *core_ticket); /* locks.c */
 void hf__zk_single_attempt(struct zk_session *me,
-                           struct hf_ticket *ticket); /* single.c */
+                           struct hf_ticket *core_ticket); /* single.c */
 void hf__zk_permits_attempt(struct zk_session *me,
-                            struct hf_ticket *ticket); /* permits.c */
+                            struct hf_ticket *core_ticket); /* permits.c */
 void hf__zk_expiring_attempt(struct zk_session *me,
-                             struct hf_ticket *ticket); /* expiring.c */
+                             struct hf_ticket *core_ticket); /* expiring.c */
 void hf__zk_latch_attempt(struct zk_session *me,
-                          struct hf_ticket *ticket); /* latches.c */
+                          struct hf_ticket *core_ticket); /* latches.c */
 
 void hf__zk_session_renew(void *session, struct hf_ticket *const *tickets, size_t count,
                           enum hf_renew_mode mode); /* renew.c */
-void hf__zk_session_interest(void *session, struct hf_ticket *ticket);
+void hf__zk_session_interest(void *session, struct hf_ticket *core_ticket);
 void hf__zk_interest_watch(struct zk_session *me,
-                           struct stay *stay); /* sets the watch if it is due */
-void hf__zk_renew_forget(struct zk_session *me, const struct stay *stay);
+                           struct zk_ticket *ticket); /* sets the watch if it is due */
+void hf__zk_renew_forget(struct zk_session *me, const struct zk_ticket *ticket);
 void hf__zk_renew_done(struct zk_session *me);
 
 /* Requests. What needs more than one call is a job: it is in me->jobs, its calls have

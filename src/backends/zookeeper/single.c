@@ -38,7 +38,7 @@ enum single_state {
 };
 
 struct single {
-    struct stay stay;
+    struct zk_ticket ticket;
     enum single_state state;
     bool flying; /* its answer is to come */
     bool maybe;  /* a node of ours may be there */
@@ -52,9 +52,9 @@ struct single {
 static void create_send(struct zk_session *me, struct single *single);
 static void look_send(struct zk_session *me, struct single *single);
 
-static struct single *single_of(struct stay *stay)
+static struct single *single_of(struct zk_ticket *ticket)
 {
-    return HF_CONTAINER(stay, struct single, stay);
+    return HF_CONTAINER(ticket, struct single, ticket);
 }
 
 static void begin(struct single *single, enum single_state state)
@@ -62,18 +62,18 @@ static void begin(struct single *single, enum single_state state)
     single->state = state;
     single->flying = true;
     single->turn++;
-    single->stay.calls++;
+    single->ticket.calls++;
 }
 
 /* Core has withdrawn it, or its lease is over: all that is left to do is to leave. */
 static bool leaves(const struct single *single)
 {
-    return single->stay.leaving || single->stay.over;
+    return single->ticket.withdrawing || single->ticket.lease_ended;
 }
 
 static bool still_due(struct single *single, uint64_t word)
 {
-    single->stay.calls--;
+    single->ticket.calls--;
     if ((uint32_t)word != single->turn)
         return false;
     single->flying = false;
@@ -88,10 +88,10 @@ static void pause(struct zk_session *me, struct single *single, const hf_error *
         copy.code = HF_EUNCERTAIN;
     if (hf__zk_is_up(me->zk))
         hf__zk_session_retry_soon(me);
-    if (single->stay.leaving)
-        stay_left(me, &single->stay, zk_not_withdrawn(single->maybe));
-    else if (!single->stay.answered)
-        stay_failed(me, &single->stay, &copy);
+    if (single->ticket.withdrawing)
+        hf__zk_ticket_withdrawn(me, &single->ticket, zk_not_withdrawn(single->maybe));
+    else if (!single->ticket.answered)
+        hf__zk_ticket_failed(me, &single->ticket, &copy);
 }
 
 /* ---- Leaving --------------------------------------------------------------------- */
@@ -101,7 +101,8 @@ static void left(struct zk_session *me, struct single *single)
 {
     single->state = SINGLE_IDLE;
     single->maybe = false;
-    stay_left(me, &single->stay, single->tried ? HF_WITHDRAWN : HF_GONE);
+    hf__zk_ticket_withdrawn(me, &single->ticket,
+                            single->tried ? HF_WITHDRAWN : HF_GONE);
 }
 
 static void delete_done(void *session, void *subject, uint64_t word,
@@ -132,13 +133,13 @@ static void delete_send(struct zk_session *me, struct single *single)
     hf__zk_delete(me->zk, single->path, -1, delete_done, single, single->turn);
 }
 
-static void single_withdraw(struct zk_session *me, struct stay *stay)
+static void single_withdraw(struct zk_session *me, struct zk_ticket *ticket)
 {
-    struct single *single = single_of(stay);
+    struct single *single = single_of(ticket);
     hf__zk_watcher_end(me, &single->watcher);
     if (single->flying)
         return; /* its answer tells */
-    bool held = single->state == SINGLE_HELD && !stay->gone;
+    bool held = single->state == SINGLE_HELD && !ticket->node_gone;
     if (held || single->state == SINGLE_LEAVING)
         delete_send(me, single);
     else if (single->maybe)
@@ -156,11 +157,11 @@ static bool is_ours(const struct zk_session *me, const struct single *single,
     char id[ID_DIGITS];
     if (reply->stat.ephemeral_owner != hf__zk_session_id(me->zk))
         return false;
-    if (single->stay.token)
-        return (uint64_t)reply->stat.czxid == single->stay.token;
+    if (single->ticket.token)
+        return (uint64_t)reply->stat.czxid == single->ticket.token;
     if (reply->data.len < ID_DIGITS)
         return false;
-    hf__hex_encode(&single->stay.id, sizeof(single->stay.id), id);
+    hf__hex_encode(&single->ticket.id, sizeof(single->ticket.id), id);
     return memcmp(reply->data.at + reply->data.len - ID_DIGITS, id, ID_DIGITS) == 0;
 }
 
@@ -173,12 +174,13 @@ static void held(struct zk_session *me, struct single *single, int64_t czxid,
     if (leaves(single))
         delete_send(me, single);
     else
-        stay_granted(me, &single->stay, single->path, (uint64_t)czxid, since_ns);
+        hf__zk_ticket_granted(me, &single->ticket, single->path, (uint64_t)czxid,
+                              since_ns);
 }
 
 static void taken(struct zk_session *me, struct single *single)
 {
-    struct stay *stay = &single->stay;
+    struct zk_ticket *ticket = &single->ticket;
     single->maybe = false;
     single->state = SINGLE_WAITING;
     if (leaves(single)) {
@@ -186,14 +188,14 @@ static void taken(struct zk_session *me, struct single *single)
         left(me, single);
         return;
     }
-    if (stay->ticket->flags & HF_TICKET_TRY) {
+    if (ticket->core_ticket->flags & HF_TICKET_TRY) {
         hf__zk_watcher_end(me, &single->watcher);
         single->state = SINGLE_IDLE;
-        stay_busy(me, stay);
+        hf__zk_ticket_busy(me, ticket);
         return;
     }
-    if (!stay->answered)
-        stay_queued(me, stay);
+    if (!ticket->answered)
+        hf__zk_ticket_queued(me, ticket);
     if (!hf__linked(&single->watcher.link))
         look_send(me, single);
 }
@@ -217,7 +219,7 @@ static void look_done(void *session, void *subject, uint64_t word,
         if (leaves(single))
             left(me, single);
         else
-            stay_failed(me, &single->stay, &error);
+            hf__zk_ticket_failed(me, &single->ticket, &error);
     } else {
         hf__zk_watcher_drop(&single->watcher);
         if (reply && reply->error == ZK_NONODE) {
@@ -266,7 +268,7 @@ static void create_done(void *session, void *subject, uint64_t word,
 {
     struct zk_session *me = session;
     struct single *single = subject;
-    struct stay *stay = &single->stay;
+    struct zk_ticket *ticket = &single->ticket;
     hf_error error;
     if (!still_due(single, word))
         return;
@@ -283,10 +285,10 @@ static void create_done(void *session, void *subject, uint64_t word,
         single->state = single->maybe ? SINGLE_LOOKING : SINGLE_IDLE;
         if (single->maybe || rc == HF_EUNREACHABLE)
             pause(me, single, &error);
-        else if (stay->leaving)
-            stay_left(me, stay, HF_GONE);
+        else if (ticket->withdrawing)
+            hf__zk_ticket_withdrawn(me, ticket, HF_GONE);
         else
-            stay_failed(me, stay, &error);
+            hf__zk_ticket_failed(me, ticket, &error);
     }
 }
 
@@ -294,9 +296,10 @@ static void create_send(struct zk_session *me, struct single *single)
 {
     char data[ZK_DETAILS_SIZE + ID_DIGITS + 8];
     int64_t now = me->host->ops->now(me->host);
-    size_t len = hf__zk_details_write(&me->self, single->stay.ticket, now, 0, data);
+    size_t len =
+        hf__zk_details_write(&me->self, single->ticket.core_ticket, now, 0, data);
     memcpy(data + len, " id=", sizeof(" id="));
-    hf__hex_encode(&single->stay.id, sizeof(single->stay.id), data + len + 4);
+    hf__hex_encode(&single->ticket.id, sizeof(single->ticket.id), data + len + 4);
     begin(single, SINGLE_CREATING);
     hf__zk_gather(me->zk);
     if (single->rounds > 0)
@@ -309,62 +312,62 @@ static void create_send(struct zk_session *me, struct single *single)
 
 /* ---- The stay -------------------------------------------------------------------- */
 
-static void single_attempt_again(struct zk_session *me, struct stay *stay)
+static void single_attempt_again(struct zk_session *me, struct zk_ticket *ticket)
 {
-    struct single *single = single_of(stay);
+    struct single *single = single_of(ticket);
     hf_error why;
-    if (stay->held)
-        stay_grant_again(me, stay);
-    else if (stay->leaving || stay->over)
+    if (ticket->held)
+        hf__zk_ticket_grant_again(me, ticket);
+    else if (ticket->withdrawing || ticket->lease_ended)
         return;
     else if (single->state == SINGLE_IDLE)
         create_send(me, single);
     else if (!hf__zk_is_up(me->zk)) {
         hf__fail(&why, single->maybe ? HF_EUNCERTAIN : HF_EUNREACHABLE,
                  "there is no connection to ZooKeeper");
-        stay_failed(me, stay, &why);
-    } else if (stay->answered) {
-        stay_queued(me, stay);
+        hf__zk_ticket_failed(me, ticket, &why);
+    } else if (ticket->answered) {
+        hf__zk_ticket_queued(me, ticket);
     }
 }
 
-static void single_up(struct zk_session *me, struct stay *stay, bool fresh)
+static void single_up(struct zk_session *me, struct zk_ticket *ticket, bool fresh)
 {
     (void)fresh;
-    struct single *single = single_of(stay);
+    struct single *single = single_of(ticket);
     if (single->flying)
         return;
     if (single->state == SINGLE_LEAVING)
         delete_send(me, single);
     else if (single->state == SINGLE_LOOKING || single->state == SINGLE_WAITING)
         look_send(me, single);
-    else if (single->state == SINGLE_IDLE && stay->ticket && !stay->leaving &&
-             !stay->over) {
-        if (stay->answered)
+    else if (single->state == SINGLE_IDLE && ticket->core_ticket &&
+             !ticket->withdrawing && !ticket->lease_ended) {
+        if (ticket->answered)
             create_send(me, single);
         else
-            me->host->ops->notice(me->host, stay->ticket);
+            me->host->ops->notice(me->host, ticket->core_ticket);
     }
 }
 
-static void single_expired(struct zk_session *me, struct stay *stay)
+static void single_expired(struct zk_session *me, struct zk_ticket *ticket)
 {
     (void)me;
-    struct single *single = single_of(stay);
+    struct single *single = single_of(ticket);
     hf__zk_watcher_drop(&single->watcher);
     single->state = SINGLE_IDLE;
     single->maybe = single->flying = false;
     single->turn++;
 }
 
-static void single_done(struct zk_session *me, struct stay *stay)
+static void single_done(struct zk_session *me, struct zk_ticket *ticket)
 {
-    struct single *single = single_of(stay);
+    struct single *single = single_of(ticket);
     hf__zk_watcher_end(me, &single->watcher);
     hf__free(single->path);
 }
 
-static const struct stay_ops single_ops = {
+static const struct zk_ticket_ops single_ops = {
     .attempt = single_attempt_again,
     .withdraw = single_withdraw,
     .up = single_up,
@@ -372,19 +375,21 @@ static const struct stay_ops single_ops = {
     .done = single_done,
 };
 
-void hf__zk_single_attempt(struct zk_session *me, struct hf_ticket *ticket)
+void hf__zk_single_attempt(struct zk_session *me, struct hf_ticket *core_ticket)
 {
     char folder[FOLDER_SIZE];
     hf_error why;
-    struct stay *stay = stay_begin(me, ticket, sizeof(struct single), &single_ops);
-    if (!stay)
+    struct zk_ticket *ticket =
+        hf__zk_ticket_new(me, core_ticket, sizeof(struct single), &single_ops);
+    if (!ticket)
         return;
-    size_t len = hf__zk_flat_path_write(folder, ticket->name, ticket->name_len);
-    single_of(stay)->path = hf__copy_text(folder, len);
-    if (!single_of(stay)->path) {
+    size_t len =
+        hf__zk_flat_path_write(folder, core_ticket->name, core_ticket->name_len);
+    single_of(ticket)->path = hf__copy_text(folder, len);
+    if (!single_of(ticket)->path) {
         hf__fail_code(&why, HF_ENOMEM);
-        stay_failed(me, stay, &why);
+        hf__zk_ticket_failed(me, ticket, &why);
         return;
     }
-    single_attempt_again(me, stay);
+    single_attempt_again(me, ticket);
 }

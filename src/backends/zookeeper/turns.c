@@ -137,7 +137,7 @@ static void judge(struct zk_session *me, struct place *place,
     hf_error why;
     const char *own = node_name(place);
     hf__zk_queue_judge(&view, me->layout, place->form, own, strlen(own),
-                       &place->stay->id, reply->names, reply->count);
+                       &place->ticket->id, reply->names, reply->count);
     if (view.extra != NO_NODE && reply->names[view.extra].len < NODE_ROOM) {
         char extra[PATH_SIZE];
         join(place, extra, reply->names[view.extra].at, reply->names[view.extra].len);

@@ -150,7 +150,7 @@ static void session_up(void *session, bool fresh)
 {
     struct zk_session *me = session;
     litter_up(me);
-    stays_up(me, fresh);
+    hf__zk_tickets_up(me, fresh);
 }
 
 static void session_down(void *session, const hf_error *why)
@@ -164,7 +164,7 @@ static void session_expired(void *session)
     struct zk_session *me = session;
     hf__zk_watchers_drop(me);
     litter_done(me);
-    stays_expired(me);
+    hf__zk_tickets_expired(me);
 }
 
 static void session_event(void *session, enum zk_event_type type, const char *path,
@@ -194,7 +194,7 @@ static int session_open(void *session, struct hf_host *host, const struct hf_url
     struct zk_settings settings = { .session_ns = 0 };
     char chroot[FOLDER_SIZE], auth[AUTH_SIZE];
     me->host = host;
-    hf__list_init(&me->stays);
+    hf__list_init(&me->tickets);
     hf__list_init(&me->jobs);
     hf__list_init(&me->batches);
     hf__list_init(&me->litter);
@@ -238,7 +238,7 @@ static void session_close(void *session, bool forked)
     if (me->retry_timer.slot)
         me->host->ops->stop_timer(me->host, &me->retry_timer);
     if (me->zk) {
-        stays_done(me);
+        hf__zk_tickets_done(me);
         hf__zk_jobs_done(me);
         hf__zk_renew_done(me);
         litter_done(me);
@@ -249,22 +249,22 @@ static void session_close(void *session, bool forked)
 
 /* ---- What core asks -------------------------------------------------------------- */
 
-static void session_attempt(void *session, struct hf_ticket *ticket)
+static void session_attempt(void *session, struct hf_ticket *core_ticket)
 {
     struct zk_session *me = session;
-    struct stay *stay = stay_of(ticket);
-    if (stay)
-        stay->ops->attempt(me, stay);
-    else if (ticket->kind == HF_PERMITS)
-        hf__zk_permits_attempt(me, ticket);
-    else if (ticket->kind == HF_EXPIRING)
-        hf__zk_expiring_attempt(me, ticket);
-    else if (ticket->kind == HF_LATCH)
-        hf__zk_latch_attempt(me, ticket);
+    struct zk_ticket *ticket = ticket_of(core_ticket);
+    if (ticket)
+        ticket->ops->attempt(me, ticket);
+    else if (core_ticket->kind == HF_PERMITS)
+        hf__zk_permits_attempt(me, core_ticket);
+    else if (core_ticket->kind == HF_EXPIRING)
+        hf__zk_expiring_attempt(me, core_ticket);
+    else if (core_ticket->kind == HF_LATCH)
+        hf__zk_latch_attempt(me, core_ticket);
     else if (me->layout == LAYOUT_SINGLE)
-        hf__zk_single_attempt(me, ticket);
+        hf__zk_single_attempt(me, core_ticket);
     else
-        hf__zk_lock_attempt(me, ticket);
+        hf__zk_lock_attempt(me, core_ticket);
 }
 
 static void session_ask(void *session, struct hf_request *request)
@@ -306,7 +306,7 @@ static void session_forget(void *session, const void *ticket_or_request)
     hf__zk_forget(me->zk, ticket_or_request);
     hf__zk_jobs_forget(me, ticket_or_request);
     hf__zk_downgrade_forget(me, ticket_or_request);
-    stays_forget(me, ticket_or_request);
+    hf__zk_tickets_forget(me, ticket_or_request);
 }
 
 static const char *const schemes[] = { "zookeeper", "zookeepers", NULL };
