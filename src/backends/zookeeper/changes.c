@@ -31,7 +31,7 @@ enum look { LOOK_MARKER = 1, LOOK_NODE, LOOK_FOLDER };
 
 enum { PARENT_ROUNDS = 50 }; /* a container may be reaped before we use it */
 
-struct errand {
+struct pending_change {
     struct hf_link link;
     struct change *change; /* NULL: the request is forgotten */
     struct hf_id id;
@@ -42,7 +42,7 @@ struct errand {
 struct change {
     struct job job;
     const struct change_verb *verb;
-    struct errand *errand; /* under way; NULL: none */
+    struct pending_change *pending; /* under way; NULL: none */
     struct kind_probe probe;
     bool alone; /* the name serves no other kind */
     uint8_t rounds;
@@ -53,77 +53,77 @@ static void change_look(struct zk_session *me, struct change *change);
 
 /* ---- Notes ----------------------------------------------------------------------- */
 
-void zoo_errands_init(struct errands *errands)
+void hf__zk_pending_changes_init(struct pending_changes *pending)
 {
-    hf__list_init(&errands->under_way);
+    hf__list_init(&pending->under_way);
 }
 
-void zoo_errands_done(struct zk_session *me)
+void hf__zk_pending_changes_done(struct zk_session *me)
 {
-    struct errands *errands = &me->errands;
-    for (size_t i = 0; i < ERRAND_NOTES; i++)
-        hf__free(errands->notes[i].marker);
+    struct pending_changes *pending = &me->pending;
+    for (size_t i = 0; i < CHANGE_RECORDS; i++)
+        hf__free(pending->records[i].marker);
     for (struct hf_link *link;
-         errands->under_way.next && (link = hf__list_first(&errands->under_way));) {
+         pending->under_way.next && (link = hf__list_first(&pending->under_way));) {
         hf__list_remove(link);
-        hf__free(HF_CONTAINER(link, struct errand, link));
+        hf__free(HF_CONTAINER(link, struct pending_change, link));
     }
 }
 
-static struct errand_note *note_find(struct zk_session *me, const struct hf_id *id)
+static struct change_record *record_find(struct zk_session *me, const struct hf_id *id)
 {
-    for (size_t i = 0; i < ERRAND_NOTES; i++) {
-        struct errand_note *note = &me->errands.notes[i];
-        if (note->state != ERRAND_NONE && memcmp(&note->id, id, sizeof(*id)) == 0)
-            return note;
+    for (size_t i = 0; i < CHANGE_RECORDS; i++) {
+        struct change_record *record = &me->pending.records[i];
+        if (record->state != CHANGE_NONE && memcmp(&record->id, id, sizeof(*id)) == 0)
+            return record;
     }
     return NULL;
 }
 
-static void note_drop(struct errand_note *note)
+static void record_drop(struct change_record *record)
 {
-    hf__free(note->marker);
-    *note = (struct errand_note){ .state = ERRAND_NONE };
+    hf__free(record->marker);
+    *record = (struct change_record){ .state = CHANGE_NONE };
 }
 
 /* Nobody asks for it any more: it is the oldest of many. */
-static void note_retire(struct zk_session *me, struct errand_note *note)
+static void record_retire(struct zk_session *me, struct change_record *record)
 {
-    if (note->marker && note->session == hf__zk_session_id(me->zk))
-        litter_add(me, note->marker, strlen(note->marker));
-    note_drop(note);
+    if (record->marker && record->session == hf__zk_session_id(me->zk))
+        litter_add(me, record->marker, strlen(record->marker));
+    record_drop(record);
 }
 
 /* Takes `marker` over. */
-static void note_open(struct zk_session *me, const struct hf_id *id, char *marker)
+static void record_open(struct zk_session *me, const struct hf_id *id, char *marker)
 {
-    struct errand_note *note = note_find(me, id);
-    if (!note)
-        note = &me->errands.notes[me->errands.next++ % ERRAND_NOTES];
-    note_retire(me, note);
-    *note = (struct errand_note){ .state = ERRAND_OPEN,
-                                  .id = *id,
-                                  .session = hf__zk_session_id(me->zk),
-                                  .marker = marker };
+    struct change_record *record = record_find(me, id);
+    if (!record)
+        record = &me->pending.records[me->pending.next++ % CHANGE_RECORDS];
+    record_retire(me, record);
+    *record = (struct change_record){ .state = CHANGE_PENDING,
+                                      .id = *id,
+                                      .session = hf__zk_session_id(me->zk),
+                                      .marker = marker };
 }
 
-static void note_made(struct zk_session *me, const struct hf_id *id, uint64_t result)
+static void record_made(struct zk_session *me, const struct hf_id *id, uint64_t result)
 {
-    struct errand_note *note = note_find(me, id);
-    if (!note || note->state != ERRAND_OPEN)
+    struct change_record *record = record_find(me, id);
+    if (!record || record->state != CHANGE_PENDING)
         return;
-    note->state = ERRAND_MADE;
-    note->result = result;
-    litter_add(me, note->marker, strlen(note->marker));
-    hf__free(note->marker);
-    note->marker = NULL;
+    record->state = CHANGE_MADE;
+    record->result = result;
+    litter_add(me, record->marker, strlen(record->marker));
+    hf__free(record->marker);
+    record->marker = NULL;
 }
 
-static void note_unmade(struct zk_session *me, const struct hf_id *id)
+static void record_unmade(struct zk_session *me, const struct hf_id *id)
 {
-    struct errand_note *note = note_find(me, id);
-    if (note && note->state == ERRAND_OPEN)
-        note_drop(note);
+    struct change_record *record = record_find(me, id);
+    if (record && record->state == CHANGE_PENDING)
+        record_drop(record);
 }
 
 /* ---- The job --------------------------------------------------------------------- */
@@ -132,8 +132,8 @@ static void change_done(struct zk_session *me, struct job *job)
 {
     struct change *change = HF_CONTAINER(job, struct change, job);
     hf__zk_kind_probe_drop(me, &change->probe);
-    if (change->errand)
-        change->errand->change = NULL;
+    if (change->pending)
+        change->pending->change = NULL;
 }
 
 static void change_answer(struct zk_session *me, struct change *change, uint64_t result)
@@ -151,15 +151,15 @@ static void change_fail(struct zk_session *me, struct change *change, int rc,
 /* True if the request was carried out before, or nobody can know: answered. */
 static bool change_known(struct zk_session *me, struct change *change)
 {
-    const struct errand_note *note = note_find(me, &change->job.request->id);
+    const struct change_record *record = record_find(me, &change->job.request->id);
     hf_error why;
-    if (!note)
+    if (!record)
         return false;
-    if (note->state == ERRAND_MADE) {
-        change_answer(me, change, note->result);
+    if (record->state == CHANGE_MADE) {
+        change_answer(me, change, record->result);
         return true;
     }
-    if (note->session == hf__zk_session_id(me->zk))
+    if (record->session == hf__zk_session_id(me->zk))
         return false;
     change_fail(me, change,
                 hf__fail(&why, HF_EUNCERTAIN,
@@ -232,32 +232,32 @@ static void change_again(struct zk_session *me, struct change *change, size_t fa
         change_fail(me, change, hf__zk_server_error(&reply, &why), &why);
 }
 
-static void errand_reply(void *session, void *subject, uint64_t word,
-                         const struct zk_reply *reply, int64_t sent_ns,
-                         const hf_error *gone)
+static void pending_reply(void *session, void *subject, uint64_t word,
+                          const struct zk_reply *reply, int64_t sent_ns,
+                          const hf_error *gone)
 {
     (void)word;
     (void)sent_ns;
     struct zk_session *me = session;
-    struct errand *errand = subject;
-    struct change *change = errand->change;
-    bool by_zxid = errand->by_zxid;
-    uint64_t result = reply && by_zxid ? (uint64_t)reply->zxid : errand->result;
-    struct hf_id id = errand->id;
+    struct pending_change *pending = subject;
+    struct change *change = pending->change;
+    bool by_zxid = pending->by_zxid;
+    uint64_t result = reply && by_zxid ? (uint64_t)reply->zxid : pending->result;
+    struct hf_id id = pending->id;
     hf_error why;
-    hf__list_remove(&errand->link);
-    hf__free(errand);
+    hf__list_remove(&pending->link);
+    hf__free(pending);
     if (change)
-        change->errand = NULL;
+        change->pending = NULL;
     /* An error with results is that of one of the operations. */
     int rc = reply && reply->count ? 0 : zk_reply_error(reply, gone, &why);
     bool made = rc == 0 && reply->error == ZK_OK;
     size_t failed = rc == 0 && !made ? first_failure(reply) : 0;
     bool marked = !made && failed == 0 && rc == 0 && reply->error == ZK_NODEEXISTS;
     if (made)
-        note_made(me, &id, result);
+        record_made(me, &id, result);
     else if (rc != HF_EUNCERTAIN && !marked)
-        note_unmade(me, &id);
+        record_unmade(me, &id);
     if (!change)
         return;
     if (made && by_zxid && result == 0) /* which no transaction is numbered */
@@ -277,21 +277,21 @@ static void plan_send(struct zk_session *me, struct change *change,
     char path[PATH_SIZE], text[24];
     hf_error why;
     marker_path(change, path);
-    struct errand *errand = hf__alloc(sizeof(*errand));
+    struct pending_change *pending = hf__alloc(sizeof(*pending));
     char *marker = hf__copy_text(path, strlen(path));
-    if (!errand || !marker) {
-        hf__free(errand);
+    if (!pending || !marker) {
+        hf__free(pending);
         hf__free(marker);
         change_fail(me, change, hf__fail_code(&why, HF_ENOMEM), &why);
         return;
     }
-    *errand = (struct errand){ .change = change,
-                               .id = change->job.request->id,
-                               .result = plan->result,
-                               .by_zxid = plan->by_zxid };
-    hf__list_push_back(&me->errands.under_way, &errand->link);
-    change->errand = errand;
-    note_open(me, &errand->id, marker);
+    *pending = (struct pending_change){ .change = change,
+                                        .id = change->job.request->id,
+                                        .result = plan->result,
+                                        .by_zxid = plan->by_zxid };
+    hf__list_push_back(&me->pending.under_way, &pending->link);
+    change->pending = pending;
+    record_open(me, &pending->id, marker);
     ops[0].path = path;
     ops[0].data = text;
     ops[0].len = plan->by_zxid
@@ -299,7 +299,7 @@ static void plan_send(struct zk_session *me, struct change *change,
                      : (size_t)snprintf(text, sizeof(text), "%" PRIu64, plan->result);
     ops[0].mode = ZK_EPHEMERAL;
     memcpy(ops + 1, plan->ops, plan->count * sizeof(*ops));
-    hf__zk_multi(me->zk, ops, 1 + plan->count, errand_reply, errand, 0);
+    hf__zk_multi(me->zk, ops, 1 + plan->count, pending_reply, pending, 0);
 }
 
 static void change_plan(struct zk_session *me, struct change *change,
@@ -353,12 +353,13 @@ static void look_at_marker(struct zk_session *me, const struct change *change,
 {
     char text[24] = "";
     if (reply->error == ZK_NONODE)
-        note_unmade(me, &change->job.request->id);
+        record_unmade(me, &change->job.request->id);
     if (reply->error != ZK_OK || reply->data.len >= sizeof(text))
         return;
     memcpy(text, reply->data.at, reply->data.len);
-    note_made(me, &change->job.request->id,
-              reply->data.len ? strtoull(text, NULL, 10) : (uint64_t)reply->stat.czxid);
+    record_made(me, &change->job.request->id,
+                reply->data.len ? strtoull(text, NULL, 10)
+                                : (uint64_t)reply->stat.czxid);
 }
 
 static void look_reply(void *session, void *subject, uint64_t word,
@@ -393,10 +394,10 @@ static void look_reply(void *session, void *subject, uint64_t word,
 static void change_look(struct zk_session *me, struct change *change)
 {
     char path[PATH_SIZE];
-    const struct errand_note *note = note_find(me, &change->job.request->id);
+    const struct change_record *record = record_find(me, &change->job.request->id);
     hf__zk_gather(me->zk);
-    if (note && note->state == ERRAND_OPEN)
-        hf__zk_get(me->zk, note->marker, false, look_reply, change, LOOK_MARKER);
+    if (record && record->state == CHANGE_PENDING)
+        hf__zk_get(me->zk, record->marker, false, look_reply, change, LOOK_MARKER);
     snprintf(path, sizeof(path), "%s%s", change->folder, change->verb->node);
     hf__zk_sync(me->zk, path, NULL, NULL, 0);
     hf__zk_get(me->zk, path, false, look_reply, change, LOOK_NODE);

@@ -9,7 +9,7 @@
 #ifndef HF_ZOOKEEPER_CHANGES_H
 #define HF_ZOOKEEPER_CHANGES_H
 
-#include "errands.h"
+#include "pending_changes.h"
 #include "kinds.h"
 
 enum { PLAN_OPS = 3 };
@@ -41,7 +41,7 @@ void hf__zk_change_ask(struct zk_session *me, struct hf_request *request,
 struct zk_op *hf__zk_plan_add(struct plan *plan, int what, const char *folder,
                               const char *node);
 
-void zoo_errands_init(struct errands *errands);
-void zoo_errands_done(struct zk_session *me);
+void hf__zk_pending_changes_init(struct pending_changes *pending);
+void hf__zk_pending_changes_done(struct zk_session *me);
 
 #endif

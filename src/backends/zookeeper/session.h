@@ -22,7 +22,7 @@
 
 #include "../../base/list.h"
 #include "details.h"
-#include "errands.h"
+#include "pending_changes.h"
 #include "names.h"
 #include "wire/zk.h"
 
@@ -43,7 +43,7 @@ struct zk_session {
     struct hf_timer
         retry_timer; /* something could not be sent though we are connected */
 
-    struct errands errands;  /* of changes.c */
+    struct pending_changes pending; /* of changes.c */
     struct zk_identity self; /* for the data of our nodes: hf__zk_details_write() */
 };
 

@@ -198,7 +198,7 @@ static int session_open(void *session, struct hf_host *host, const struct hf_url
     hf__list_init(&me->jobs);
     hf__list_init(&me->batches);
     hf__list_init(&me->litter);
-    zoo_errands_init(&me->errands);
+    hf__zk_pending_changes_init(&me->pending);
     hf__zk_watchers_init(me);
     hf__zk_identity_init(&me->self, host->program);
     int rc = read_layout(me, url, why);
@@ -242,7 +242,7 @@ static void session_close(void *session, bool forked)
         hf__zk_jobs_done(me);
         hf__zk_renew_done(me);
         litter_done(me);
-        zoo_errands_done(me);
+        hf__zk_pending_changes_done(me);
         hf__zk_close(me->zk, forked);
     }
 }
