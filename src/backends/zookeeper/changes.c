@@ -90,7 +90,7 @@ static void record_drop(struct change_record *record)
 static void record_retire(struct zk_session *me, struct change_record *record)
 {
     if (record->marker && record->session == hf__zk_session_id(me->zk))
-        litter_add(me, record->marker, strlen(record->marker));
+        hf__zk_orphan_node_add(me, record->marker, strlen(record->marker));
     record_drop(record);
 }
 
@@ -114,7 +114,7 @@ static void record_made(struct zk_session *me, const struct hf_id *id, uint64_t 
         return;
     record->state = CHANGE_MADE;
     record->result = result;
-    litter_add(me, record->marker, strlen(record->marker));
+    hf__zk_orphan_node_add(me, record->marker, strlen(record->marker));
     hf__free(record->marker);
     record->marker = NULL;
 }

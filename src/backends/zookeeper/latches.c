@@ -171,7 +171,7 @@ static void wait_open(struct zk_session *me, struct wait *wait)
     struct hf_grant grant = { .token = (uint64_t)wait->gate + 1, .span = 1 };
     hf__zk_watcher_end(me, &wait->watcher);
     if (wait->has_node)
-        litter_add(me, wait->node, strlen(wait->node));
+        hf__zk_orphan_node_add(me, wait->node, strlen(wait->node));
     core_ticket->store[0] = 0;
     core_ticket->store[1] = 1; /* asked again, it is still open for this one */
     wait->ticket.core_ticket = NULL;
@@ -183,7 +183,7 @@ static void wait_fail(struct zk_session *me, struct wait *wait, const hf_error *
 {
     bool open = why->code == HF_EUNREACHABLE || why->code == HF_EUNCERTAIN;
     if (!open && wait->has_node)
-        litter_add(me, wait->node, strlen(wait->node));
+        hf__zk_orphan_node_add(me, wait->node, strlen(wait->node));
     if (!open)
         hf__zk_watcher_end(me, &wait->watcher);
     hf__zk_ticket_failed(me, &wait->ticket, why);

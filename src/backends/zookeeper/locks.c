@@ -207,7 +207,7 @@ static void lock_withdraw(struct zk_session *me, struct zk_ticket *ticket)
 {
     struct lock *lock = lock_of(ticket);
     if (lock->ticket.downgrading) {
-        litter_add(me, lock->place.ahead, strlen(lock->place.ahead));
+        hf__zk_orphan_node_add(me, lock->place.ahead, strlen(lock->place.ahead));
         lock->ticket.downgrading = false;
     }
     place_leave(me, &lock->place);

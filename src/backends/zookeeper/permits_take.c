@@ -324,7 +324,7 @@ static void owner_reply(void *session, void *subject, uint64_t word,
     } else { /* of a former session of ours: the server is about to delete it */
         for (uint32_t i = 0; i < permit->count && reply->error == ZK_OK; i++) {
             node_path(permit, i, path);
-            litter_add(me, path, strlen(path));
+            hf__zk_orphan_node_add(me, path, strlen(path));
         }
         not_taken(me, permit);
     }

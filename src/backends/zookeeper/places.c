@@ -344,7 +344,7 @@ static void owner_done(void *session, void *subject, uint64_t word,
         place_pause(me, place, &error);
     } else {
         if (!gone)
-            litter_add(me, place->path, strlen(place->path));
+            hf__zk_orphan_node_add(me, place->path, strlen(place->path));
         recover_send(me, place);
     }
 }

@@ -49,66 +49,66 @@ int hf__zk_server_error(const struct zk_reply *reply, hf_error *ret_why)
 
 /* ---- Litter ---------------------------------------------------------------------- */
 
-struct litter {
+struct orphan_node {
     struct hf_link link;
-    bool flying;
+    bool delete_sent;
     char path[];
 };
 
-static void litter_gone(void *session, void *subject, uint64_t word,
-                        const struct zk_reply *reply, int64_t sent_ns,
-                        const hf_error *why)
+static void orphan_reply(void *session, void *subject, uint64_t word,
+                         const struct zk_reply *reply, int64_t sent_ns,
+                         const hf_error *why)
 {
     (void)word;
     (void)sent_ns;
     (void)why;
     struct zk_session *me = session;
-    struct litter *litter = subject;
-    litter->flying = false;
+    struct orphan_node *orphan = subject;
+    orphan->delete_sent = false;
     if (reply && (reply->error == ZK_OK || reply->error == ZK_NONODE)) {
-        hf__list_remove(&litter->link);
-        hf__free(litter);
+        hf__list_remove(&orphan->link);
+        hf__free(orphan);
     } else if (hf__zk_is_up(me->zk)) {
         hf__zk_session_retry_soon(me);
     }
 }
 
-static void litter_delete(struct zk_session *me, struct litter *litter)
+static void orphan_delete(struct zk_session *me, struct orphan_node *orphan)
 {
-    litter->flying = true;
-    hf__zk_delete(me->zk, litter->path, -1, litter_gone, litter, 0);
+    orphan->delete_sent = true;
+    hf__zk_delete(me->zk, orphan->path, -1, orphan_reply, orphan, 0);
 }
 
 /* Out of memory: once, and hope; it ends with the session at the latest. */
-void litter_add(struct zk_session *me, const char *path, size_t len)
+void hf__zk_orphan_node_add(struct zk_session *me, const char *path, size_t len)
 {
-    struct litter *litter = hf__alloc(sizeof(*litter) + len + 1);
-    if (!litter) {
+    struct orphan_node *orphan = hf__alloc(sizeof(*orphan) + len + 1);
+    if (!orphan) {
         hf__zk_delete(me->zk, path, -1, NULL, NULL, 0);
         return;
     }
-    memcpy(litter->path, path, len);
-    hf__list_push_back(&me->litter, &litter->link);
-    litter_delete(me, litter);
+    memcpy(orphan->path, path, len);
+    hf__list_push_back(&me->orphans, &orphan->link);
+    orphan_delete(me, orphan);
 }
 
-void litter_up(struct zk_session *me)
+void hf__zk_orphan_nodes_retry(struct zk_session *me)
 {
-    for (HF_EACH_SAFE(link, &me->litter)) {
-        struct litter *litter = HF_CONTAINER(link, struct litter, link);
-        if (!litter->flying)
-            litter_delete(me, litter);
+    for (HF_EACH_SAFE(link, &me->orphans)) {
+        struct orphan_node *orphan = HF_CONTAINER(link, struct orphan_node, link);
+        if (!orphan->delete_sent)
+            orphan_delete(me, orphan);
     }
 }
 
-void litter_done(struct zk_session *me)
+void hf__zk_orphan_nodes_done(struct zk_session *me)
 {
-    for (struct hf_link *link; (link = hf__list_first(&me->litter));) {
-        struct litter *litter = HF_CONTAINER(link, struct litter, link);
-        if (litter->flying)
-            hf__zk_forget(me->zk, litter);
+    for (struct hf_link *link; (link = hf__list_first(&me->orphans));) {
+        struct orphan_node *orphan = HF_CONTAINER(link, struct orphan_node, link);
+        if (orphan->delete_sent)
+            hf__zk_forget(me->zk, orphan);
         hf__list_remove(link);
-        hf__free(litter);
+        hf__free(orphan);
     }
 }
 
@@ -119,7 +119,7 @@ static void retry_due(void *arg)
     struct zk_session *me = arg;
     if (!hf__zk_is_up(me->zk))
         return;
-    litter_up(me);
+    hf__zk_orphan_nodes_retry(me);
     hf__zk_tickets_up(me, false);
 }
 

@@ -22,8 +22,8 @@
 
 #include "../../base/list.h"
 #include "details.h"
-#include "pending_changes.h"
 #include "names.h"
+#include "pending_changes.h"
 #include "wire/zk.h"
 
 enum { WATCH_BUCKETS = 256 };
@@ -38,7 +38,7 @@ struct zk_session {
     struct hf_link tickets;
     struct hf_link jobs;    /* requests that take more than one call */
     struct hf_link batches; /* renewals under way */
-    struct hf_link litter;  /* nodes to delete, whatever it takes */
+    struct hf_link orphans; /* nodes to delete, whatever it takes */
     struct hf_link watchers[WATCH_BUCKETS];
     struct hf_timer
         retry_timer; /* something could not be sent though we are connected */
@@ -246,9 +246,10 @@ void place_done(struct zk_session *me, struct place *place);
 /* ---- replies.c: what several of them need ---------------------------------------- */
 
 /* Deletes that node, again and again until it is known to be gone. */
-void litter_add(struct zk_session *me, const char *path, size_t len);
-void litter_up(struct zk_session *me);
-void litter_done(struct zk_session *me); /* forgets them: their session is over */
+void hf__zk_orphan_node_add(struct zk_session *me, const char *path, size_t len);
+void hf__zk_orphan_nodes_retry(struct zk_session *me);
+void hf__zk_orphan_nodes_done(
+    struct zk_session *me); /* forgets them: their session is over */
 /* Something could not be sent though the wire is up: `up` comes to all later. */
 void hf__zk_session_retry_soon(struct zk_session *me);
 

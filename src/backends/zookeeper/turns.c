@@ -141,7 +141,7 @@ static void judge(struct zk_session *me, struct place *place,
     if (view.extra != NO_NODE && reply->names[view.extra].len < NODE_ROOM) {
         char extra[PATH_SIZE];
         join(place, extra, reply->names[view.extra].at, reply->names[view.extra].len);
-        litter_add(me, extra, strlen(extra));
+        hf__zk_orphan_node_add(me, extra, strlen(extra));
     }
     if (view.own == NO_NODE) { /* somebody deleted it */
         place_idle(place);

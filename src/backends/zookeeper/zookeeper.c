@@ -149,7 +149,7 @@ static int read_acl(const struct hf_url *url, struct zk_settings *settings,
 static void session_up(void *session, bool fresh)
 {
     struct zk_session *me = session;
-    litter_up(me);
+    hf__zk_orphan_nodes_retry(me);
     hf__zk_tickets_up(me, fresh);
 }
 
@@ -163,7 +163,7 @@ static void session_expired(void *session)
 {
     struct zk_session *me = session;
     hf__zk_watchers_drop(me);
-    litter_done(me);
+    hf__zk_orphan_nodes_done(me);
     hf__zk_tickets_expired(me);
 }
 
@@ -197,7 +197,7 @@ static int session_open(void *session, struct hf_host *host, const struct hf_url
     hf__list_init(&me->tickets);
     hf__list_init(&me->jobs);
     hf__list_init(&me->batches);
-    hf__list_init(&me->litter);
+    hf__list_init(&me->orphans);
     hf__zk_pending_changes_init(&me->pending);
     hf__zk_watchers_init(me);
     hf__zk_identity_init(&me->self, host->program);
@@ -241,7 +241,7 @@ static void session_close(void *session, bool forked)
         hf__zk_tickets_done(me);
         hf__zk_jobs_done(me);
         hf__zk_renew_done(me);
-        litter_done(me);
+        hf__zk_orphan_nodes_done(me);
         hf__zk_pending_changes_done(me);
         hf__zk_close(me->zk, forked);
     }
