@@ -21,7 +21,7 @@ enum { HINT_BUSY = 1 };
 
 struct lock {
     struct zk_ticket ticket;
-    struct place place;
+    struct queue_node qnode;
     bool trying;  /* not the first: leaves again, and then says busy */
     bool peeking; /* looks before it goes in */
     /* stay.moving: from a writer into a reader, and not known to be one. */
@@ -34,9 +34,9 @@ static struct lock *lock_of(struct zk_ticket *ticket)
     return HF_CONTAINER(ticket, struct lock, ticket);
 }
 
-static struct lock *lock_with(struct place *place)
+static struct lock *lock_of_node(struct queue_node *qnode)
 {
-    return HF_CONTAINER(place, struct lock, place);
+    return HF_CONTAINER(qnode, struct lock, qnode);
 }
 
 static enum node_form form_of(int32_t kind)
@@ -48,33 +48,35 @@ static enum node_form form_of(int32_t kind)
 
 /* ---- What the place says --------------------------------------------------------- */
 
-static void lock_in(struct zk_session *me, struct place *place, int64_t since_ns)
+static void lock_admitted(struct zk_session *me, struct queue_node *qnode,
+                          int64_t since_ns)
 {
-    struct zk_ticket *ticket = place->ticket;
+    struct zk_ticket *ticket = qnode->ticket;
     ticket->core_ticket->hint = 0;
-    hf__zk_ticket_granted(me, ticket, place->path, (uint64_t)place->czxid, since_ns);
+    hf__zk_ticket_granted(me, ticket, qnode->path, (uint64_t)qnode->czxid, since_ns);
 }
 
-static void lock_queued(struct zk_session *me, struct place *place)
+static void lock_queued(struct zk_session *me, struct queue_node *qnode)
 {
-    struct lock *lock = lock_with(place);
+    struct lock *lock = lock_of_node(qnode);
     if (lock->ticket.core_ticket->flags & HF_TICKET_TRY) {
         lock->trying = true;
-        place_leave(me, place);
+        hf__zk_queue_node_withdraw(me, qnode);
     } else {
         hf__zk_ticket_queued(me, &lock->ticket);
     }
 }
 
-static void lock_failed(struct zk_session *me, struct place *place, const hf_error *why)
+static void lock_failed(struct zk_session *me, struct queue_node *qnode,
+                        const hf_error *why)
 {
-    hf__zk_ticket_failed(me, place->ticket, why);
+    hf__zk_ticket_failed(me, qnode->ticket, why);
 }
 
-static void lock_left(struct zk_session *me, struct place *place,
-                      enum hf_withdrawal answer)
+static void lock_withdrawn(struct zk_session *me, struct queue_node *qnode,
+                           enum hf_withdrawal answer)
 {
-    struct lock *lock = lock_with(place);
+    struct lock *lock = lock_of_node(qnode);
     struct zk_ticket *ticket = &lock->ticket;
     hf_error why;
     if (!lock->trying || ticket->withdrawing) {
@@ -91,22 +93,22 @@ static void lock_left(struct zk_session *me, struct place *place,
 static void probed(struct zk_session *me, struct kind_probe *probe, int rc,
                    const hf_error *why)
 {
-    struct place *place = &HF_CONTAINER(probe, struct lock, probe)->place;
-    if (place->state != PLACE_LISTING || place->leave)
+    struct queue_node *qnode = &HF_CONTAINER(probe, struct lock, probe)->qnode;
+    if (qnode->state != QUEUE_NODE_LISTING || qnode->withdrawing)
         return;
     if (rc == HF_EMISMATCH) {
-        place_refuse(me, place, why);
+        hf__zk_queue_node_refuse(me, qnode, why);
     } else {
-        place->checked = rc == 0;
-        place_list(me, place); /* without an answer, this has none either */
+        qnode->kind_checked = rc == 0;
+        hf__zk_queue_node_list(me, qnode); /* without an answer, this has none either */
     }
 }
 
 /* Semaphores, latches and cells have their own children in the folder. */
-static bool lock_check(struct zk_session *me, struct place *place,
+static bool lock_check(struct zk_session *me, struct queue_node *qnode,
                        const struct zk_reply *reply)
 {
-    struct lock *lock = lock_with(place);
+    struct lock *lock = lock_of_node(qnode);
     const struct hf_ticket *core_ticket = lock->ticket.core_ticket;
     hf_error why;
     int32_t clash =
@@ -120,15 +122,15 @@ static bool lock_check(struct zk_session *me, struct place *place,
     if (clash != HF_LATCH && clash != HF_CELL)
         return true; /* other locks: queue.c knows better who was the first */
     hf__zk_kind_mismatch(&why, clash, core_ticket->kind);
-    place_refuse(me, place, &why);
+    hf__zk_queue_node_refuse(me, qnode, &why);
     return false;
 }
 
-static const struct place_user lock_user = {
-    .in = lock_in,
+static const struct queue_node_user lock_user = {
+    .admitted = lock_admitted,
     .queued = lock_queued,
     .failed = lock_failed,
-    .left = lock_left,
+    .withdrawn = lock_withdrawn,
     .check = lock_check,
 };
 
@@ -152,12 +154,12 @@ static void peek_done(void *session, void *subject, uint64_t word,
         hf__zk_ticket_failed(me, &lock->ticket, &error);
         return;
     }
-    hf__zk_queue_judge(&view, me->layout, lock->place.form, NULL, 0, &lock->ticket.id,
+    hf__zk_queue_judge(&view, me->layout, lock->qnode.form, NULL, 0, &lock->ticket.id,
                        reply->names, reply->count);
     if (reply->error == ZK_OK && view.blockers > 0 && !view.mismatch)
         hf__zk_ticket_busy(me, &lock->ticket);
     else
-        place_enter(me, &lock->place);
+        hf__zk_queue_node_enter(me, &lock->qnode);
 }
 
 static void peek(struct zk_session *me, struct lock *lock)
@@ -181,7 +183,7 @@ static void lock_start(struct zk_session *me, struct lock *lock)
         peek(me, lock);
         return;
     }
-    place_enter(me, &lock->place);
+    hf__zk_queue_node_enter(me, &lock->qnode);
 }
 
 static void lock_attempt(struct zk_session *me, struct zk_ticket *ticket)
@@ -192,8 +194,9 @@ static void lock_attempt(struct zk_session *me, struct zk_ticket *ticket)
         hf__zk_ticket_grant_again(me, ticket);
     } else if (ticket->withdrawing || ticket->lease_ended || lock->peeking) {
         return;
-    } else if (lock->place.state == PLACE_IDLE) {
-        lock->place.told = false; /* an attempt is answered: by busy, if it is a try */
+    } else if (lock->qnode.state == QUEUE_NODE_IDLE) {
+        lock->qnode.queued_told =
+            false; /* an attempt is answered: by busy, if it is a try */
         lock_start(me, lock);
     } else if (!hf__zk_is_up(me->zk)) {
         hf__fail(&why, HF_EUNCERTAIN, "there is no connection to ZooKeeper");
@@ -207,10 +210,11 @@ static void lock_withdraw(struct zk_session *me, struct zk_ticket *ticket)
 {
     struct lock *lock = lock_of(ticket);
     if (lock->ticket.downgrading) {
-        hf__zk_orphan_node_add(me, lock->place.ahead, strlen(lock->place.ahead));
+        hf__zk_orphan_node_add(me, lock->qnode.predecessor,
+                               strlen(lock->qnode.predecessor));
         lock->ticket.downgrading = false;
     }
-    place_leave(me, &lock->place);
+    hf__zk_queue_node_withdraw(me, &lock->qnode);
 }
 
 /* ---- Downgrade ------------------------------------------------------------------- */
@@ -226,9 +230,9 @@ static void turn_answer(struct zk_session *me, struct lock *lock, int rc,
 
 static void turned(struct zk_session *me, struct lock *lock)
 {
-    size_t len = strlen(lock->place.ahead);
-    memcpy(lock->place.path, lock->place.ahead, len + 1);
-    lock->place.form = NODE_READ;
+    size_t len = strlen(lock->qnode.predecessor);
+    memcpy(lock->qnode.path, lock->qnode.predecessor, len + 1);
+    lock->qnode.form = NODE_READ;
     lock->ticket.kind = HF_READ;
     lock->ticket.downgrading = false;
     turn_answer(me, lock, 0, NULL);
@@ -276,12 +280,12 @@ static void turn_send(struct zk_session *me, struct lock *lock)
     reader.kind = HF_READ;
     struct zk_op ops[2] = {
         { .what = ZK_OP_CREATE,
-          .path = lock->place.ahead,
+          .path = lock->qnode.predecessor,
           .data = data,
           .len =
               hf__zk_details_write(&me->self, &reader, now, lock->ticket.token, data),
           .mode = ZK_EPHEMERAL },
-        { .what = ZK_OP_DELETE, .path = lock->place.path, .version = -1 },
+        { .what = ZK_OP_DELETE, .path = lock->qnode.path, .version = -1 },
     };
     lock->ticket.calls++;
     hf__zk_multi(me->zk, ops, 2, turn_done, lock, 0);
@@ -290,12 +294,12 @@ static void turn_send(struct zk_session *me, struct lock *lock)
 /* The path of the reader's node goes where that of the one ahead was: nobody is. */
 static void write_reader(struct zk_session *me, struct lock *lock)
 {
-    struct place *place = &lock->place;
+    struct queue_node *qnode = &lock->qnode;
     struct node node;
-    const char *own = place->path + place->folder_len + 1;
-    char *to = place->ahead + place->folder_len + 1;
+    const char *own = qnode->path + qnode->folder_len + 1;
+    char *to = qnode->predecessor + qnode->folder_len + 1;
     hf__zk_node_parse(&node, me->layout, own, strlen(own));
-    memcpy(place->ahead, place->path, place->folder_len + 1);
+    memcpy(qnode->predecessor, qnode->path, qnode->folder_len + 1);
     to += hf__zk_node_name_write(to, me->layout, NODE_READ, &lock->ticket.id);
     memcpy(to, node.number, node.number_len);
     to[node.number_len] = '\0';
@@ -341,8 +345,8 @@ static void lock_up(struct zk_session *me, struct zk_ticket *ticket, bool fresh)
     struct lock *lock = lock_of(ticket);
     if (lock->ticket.downgrading && !ticket->calls)
         turn_send(me, lock);
-    if (lock->place.state != PLACE_IDLE)
-        place_up(me, &lock->place);
+    if (lock->qnode.state != QUEUE_NODE_IDLE)
+        hf__zk_queue_node_up(me, &lock->qnode);
     else if (ticket->core_ticket && !ticket->withdrawing && !ticket->lease_ended &&
              !lock->peeking) {
         if (ticket->answered)
@@ -359,7 +363,7 @@ static void lock_expired(struct zk_session *me, struct zk_ticket *ticket)
     ticket->downgrading = lock->trying = false;
     hf__fail_code(&why, HF_ELOST);
     turn_answer(me, lock, HF_ELOST, &why);
-    place_expired(&lock->place);
+    hf__zk_queue_node_expired(&lock->qnode);
 }
 
 static void lock_done(struct zk_session *me, struct zk_ticket *ticket)
@@ -370,7 +374,7 @@ static void lock_done(struct zk_session *me, struct zk_ticket *ticket)
     if (!me->closing)
         turn_answer(me, lock, HF_ELOST, &why);
     hf__zk_kind_probe_drop(me, &lock->probe);
-    place_done(me, &lock->place);
+    hf__zk_queue_node_done(me, &lock->qnode);
 }
 
 static const struct zk_ticket_ops lock_ops = {
@@ -390,8 +394,8 @@ void hf__zk_lock_attempt(struct zk_session *me, struct hf_ticket *core_ticket)
     if (!ticket)
         return;
     size_t len = hf__zk_folder_write(folder, core_ticket->name, core_ticket->name_len);
-    if (place_init(&lock_of(ticket)->place, ticket, &lock_user,
-                   form_of(core_ticket->kind), folder, len) != 0) {
+    if (hf__zk_queue_node_init(&lock_of(ticket)->qnode, ticket, &lock_user,
+                               form_of(core_ticket->kind), folder, len) != 0) {
         hf__fail_code(&why, HF_ENOMEM);
         hf__zk_ticket_failed(me, ticket, &why);
         return;

@@ -31,7 +31,7 @@ static void permit_leave_queue(struct zk_session *me, struct permit *permit)
     hf__zk_watcher_end(me, &permit->watcher);
     hf__zk_kind_probe_drop(me, &permit->probe);
     permit_turn(permit, PERMIT_QUEUE);
-    place_leave(me, &permit->place);
+    hf__zk_queue_node_withdraw(me, &permit->qnode);
 }
 
 void hf__zk_permit_refuse(struct zk_session *me, struct permit *permit,
@@ -39,7 +39,7 @@ void hf__zk_permit_refuse(struct zk_session *me, struct permit *permit,
 {
     hf__zk_watcher_end(me, &permit->watcher);
     permit_turn(permit, PERMIT_QUEUE);
-    place_refuse(me, &permit->place, why);
+    hf__zk_queue_node_refuse(me, &permit->qnode, why);
 }
 
 void hf__zk_permit_pause(struct zk_session *me, struct permit *permit,
@@ -57,24 +57,25 @@ void hf__zk_permit_pause(struct zk_session *me, struct permit *permit,
 
 /* ---- The place in the queue ------------------------------------------------------ */
 
-static struct permit *permit_at(struct place *place)
+static struct permit *permit_of_node(struct queue_node *qnode)
 {
-    return permit_of(place->ticket);
+    return permit_of(qnode->ticket);
 }
 
-static void place_in_front(struct zk_session *me, struct place *place, int64_t since_ns)
+static void qnode_admitted(struct zk_session *me, struct queue_node *qnode,
+                           int64_t since_ns)
 {
     (void)since_ns;
-    struct permit *permit = permit_at(place);
+    struct permit *permit = permit_of_node(qnode);
     if (permit->state == PERMIT_LOOK && permit->first)
         return; /* the look that went out with the place is on its way */
     hf__zk_permit_look(me, permit, false);
 }
 
 /* A mere try waits for what the look says: busy, or refused. */
-static void place_queued(struct zk_session *me, struct place *place)
+static void qnode_queued(struct zk_session *me, struct queue_node *qnode)
 {
-    struct permit *permit = permit_at(place);
+    struct permit *permit = permit_of_node(qnode);
     permit->first = false;
     if (!(permit->ticket.core_ticket->flags & HF_TICKET_TRY))
         hf__zk_ticket_queued(me, &permit->ticket);
@@ -82,41 +83,42 @@ static void place_queued(struct zk_session *me, struct place *place)
         hf__zk_permit_look(me, permit, false);
 }
 
-static void place_failed(struct zk_session *me, struct place *place,
+static void qnode_failed(struct zk_session *me, struct queue_node *qnode,
                          const hf_error *why)
 {
-    struct permit *permit = permit_at(place);
+    struct permit *permit = permit_of_node(qnode);
     permit_turn(permit, PERMIT_QUEUE);
     hf__zk_ticket_failed(me, &permit->ticket, why);
 }
 
-static void place_left(struct zk_session *me, struct place *place,
-                       enum hf_withdrawal answer)
+static void qnode_withdrawn(struct zk_session *me, struct queue_node *qnode,
+                            enum hf_withdrawal answer)
 {
-    struct permit *permit = permit_at(place);
+    struct permit *permit = permit_of_node(qnode);
     if (permit->ticket.withdrawing)
         hf__zk_ticket_withdrawn(me, &permit->ticket, answer);
     else if (zk_is_withdrawn(answer) && permit->tried)
         hf__zk_ticket_busy(me, &permit->ticket);
 }
 
-static const struct place_user place_user = {
-    .in = place_in_front,
-    .queued = place_queued,
-    .failed = place_failed,
-    .left = place_left,
+static const struct queue_node_user queue_node_user = {
+    .admitted = qnode_admitted,
+    .queued = qnode_queued,
+    .failed = qnode_failed,
+    .withdrawn = qnode_withdrawn,
 };
 
 /* The place may fail inside, and end the stay: then the ticket has none any more. */
 void hf__zk_permit_enter(struct zk_session *me, struct permit *permit)
 {
     struct hf_ticket *core_ticket = permit->ticket.core_ticket;
-    permit->alone = permit->tried = permit->place.told = false;
+    permit->alone = permit->tried = permit->qnode.queued_told = false;
     permit->ticket.answered = false;
     permit_turn(permit, PERMIT_QUEUE);
     hf__zk_gather(me->zk);
-    place_enter(me, &permit->place);
-    if (ticket_of(core_ticket) == &permit->ticket && permit->place.state != PLACE_IDLE)
+    hf__zk_queue_node_enter(me, &permit->qnode);
+    if (ticket_of(core_ticket) == &permit->ticket &&
+        permit->qnode.state != QUEUE_NODE_IDLE)
         hf__zk_permit_look(me, permit, false);
     hf__zk_flush(me->zk);
 }
@@ -146,7 +148,7 @@ static void wait_for_room(struct zk_session *me, struct permit *permit)
 static void decide(struct zk_session *me, struct permit *permit)
 {
     const struct hf_ticket *core_ticket = permit->ticket.core_ticket;
-    bool first = permit->first && permit->place.state == PLACE_IN;
+    bool first = permit->first && permit->qnode.state == QUEUE_NODE_IN;
     bool other =
         permit->limit_state == LIMIT_THERE && permit->limit != core_ticket->limit;
     permit->alone = true;
@@ -161,7 +163,7 @@ static void decide(struct zk_session *me, struct permit *permit)
         wait_for_room(me, permit);
     } else {
         permit_turn(permit, PERMIT_QUEUE);
-        if (permit->place.state == PLACE_IN)
+        if (permit->qnode.state == QUEUE_NODE_IN)
             hf__zk_permit_look(me, permit, false);
     }
 }
@@ -181,9 +183,9 @@ static void probe_done(struct zk_session *me, struct kind_probe *probe, int rc,
 static void look_is_over(struct zk_session *me, struct permit *permit)
 {
     int32_t kind = permit->ticket.kind;
-    enum place_state state = permit->place.state;
+    enum queue_node_state state = permit->qnode.state;
     hf_error why;
-    if (state != PLACE_IN && state != PLACE_WAITING) {
+    if (state != QUEUE_NODE_IN && state != QUEUE_NODE_WAITING) {
         permit_turn(permit, PERMIT_QUEUE); /* too early: it makes its folder first */
     } else if (permit->clash == KIND_MAYBE) {
         hf__zk_kind_probe(me, &permit->probe, permit->folders.name, kind, probe_done);
@@ -284,7 +286,7 @@ void hf__zk_permit_look(struct zk_session *me, struct permit *permit, bool watch
     const struct lease_folders *at = &permit->folders;
     permit_turn(permit, PERMIT_LOOK);
     permit->watching = watch;
-    permit->first = permit->place.state == PLACE_IN || !permit->place.told;
+    permit->first = permit->qnode.state == QUEUE_NODE_IN || !permit->qnode.queued_told;
     permit->clash = 0;
     if (watch)
         hf__zk_watcher_set(me, &permit->watcher, at->leases, leases_fired);
@@ -303,7 +305,7 @@ static void permit_attempt(struct zk_session *me, struct zk_ticket *ticket)
     struct permit *permit = permit_of(ticket);
     if (permit->state == PERMIT_HELD)
         hf__zk_ticket_grant_again(me, ticket);
-    else if (permit->state <= PERMIT_QUEUE && permit->place.state == PLACE_IDLE)
+    else if (permit->state <= PERMIT_QUEUE && permit->qnode.state == QUEUE_NODE_IDLE)
         hf__zk_permit_enter(me, permit);
     else if (ticket->answered)
         hf__zk_ticket_queued(me, ticket);
@@ -347,11 +349,12 @@ static void permit_up(struct zk_session *me, struct zk_ticket *ticket, bool fres
         hf__zk_permit_release(me, permit);
     else if (permit->state > PERMIT_ROOM || ticket->lease_ended)
         return;
-    else if (permit->place.state != PLACE_IDLE && permit->place.state != PLACE_IN)
-        place_up(me, &permit->place);
+    else if (permit->qnode.state != QUEUE_NODE_IDLE &&
+             permit->qnode.state != QUEUE_NODE_IN)
+        hf__zk_queue_node_up(me, &permit->qnode);
     else if (ticket->withdrawing)
         permit_withdraw(me, ticket);
-    else if (permit->place.state == PLACE_IDLE)
+    else if (permit->qnode.state == QUEUE_NODE_IDLE)
         hf__zk_permit_enter(me, permit);
     else
         hf__zk_permit_look(me, permit, permit->watching);
@@ -360,7 +363,7 @@ static void permit_up(struct zk_session *me, struct zk_ticket *ticket, bool fres
 static void permit_expired(struct zk_session *me, struct zk_ticket *ticket)
 {
     struct permit *permit = permit_of(ticket);
-    place_expired(&permit->place);
+    hf__zk_queue_node_expired(&permit->qnode);
     hf__zk_watcher_drop(&permit->watcher);
     hf__zk_kind_probe_drop(me, &permit->probe);
     permit_turn(permit, PERMIT_NONE);
@@ -374,7 +377,7 @@ static void permit_done(struct zk_session *me, struct zk_ticket *ticket)
     struct permit *permit = permit_of(ticket);
     hf__zk_kind_probe_drop(me, &permit->probe);
     hf__zk_watcher_end(me, &permit->watcher);
-    place_done(me, &permit->place);
+    hf__zk_queue_node_done(me, &permit->qnode);
     hf__free(permit->folders.name);
     hf__free(permit->names);
 }
@@ -398,8 +401,9 @@ static bool permit_init(struct zk_session *me, struct permit *permit)
         return false;
     size_t path = strlen(at->leases) + 1 + NODE_SIZE;
     permit->names = hf__alloc(permit->nodes * sizeof(*permit->names) + path);
-    if (!permit->names || place_init(&permit->place, &permit->ticket, &place_user,
-                                     NODE_LOCK, at->locks, strlen(at->locks)) != 0)
+    if (!permit->names ||
+        hf__zk_queue_node_init(&permit->qnode, &permit->ticket, &queue_node_user,
+                               NODE_LOCK, at->locks, strlen(at->locks)) != 0)
         return false;
     permit->node = (char *)permit->names[permit->nodes];
     return true;

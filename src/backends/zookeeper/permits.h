@@ -30,7 +30,7 @@ enum permit_state {
 
 struct permit {
     struct zk_ticket ticket;
-    struct place place;
+    struct queue_node qnode;
     struct watcher watcher; /* of the leases */
     struct kind_probe probe;
     struct lease_folders folders;

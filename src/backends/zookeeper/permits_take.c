@@ -22,7 +22,7 @@ enum { ROUNDS = 50, TAKE_OPS = LEASE_NODES + 2 };
 static zk_done take_reply, find_reply, owner_reply;
 
 /* An answer of a former turn is of no interest. */
-static bool still_due(struct permit *permit, uint64_t word)
+static bool reply_is_due(struct permit *permit, uint64_t word)
 {
     permit->ticket.calls--;
     return word == permit->turn;
@@ -112,7 +112,7 @@ static void permit_taken(struct zk_session *me, struct permit *permit, uint64_t 
 {
     size_t len = strlen(permit->folders.leases) + 1 + NODE_SIZE;
     hf__zk_watcher_end(me, &permit->watcher);
-    place_forget(me, &permit->place);
+    hf__zk_queue_node_forget(me, &permit->qnode);
     permit->state = PERMIT_CHECK;
     permit->rounds = 0;
     permit->ticket.token = token;
@@ -130,7 +130,7 @@ static bool take_is_off(struct zk_session *me, struct permit *permit)
     if (!permit->ticket.withdrawing)
         return false;
     permit_turn(permit, PERMIT_QUEUE);
-    place_leave(me, &permit->place);
+    hf__zk_queue_node_withdraw(me, &permit->qnode);
     return true;
 }
 
@@ -186,7 +186,7 @@ static void take_failed(struct zk_session *me, struct permit *permit,
         permit->unlimited |= reply->error == ZK_NOAUTH;
         hf__zk_permit_look(me, permit, false);
     } else if (at_place && absent) { /* deleted by hand */
-        place_forget(me, &permit->place);
+        hf__zk_queue_node_forget(me, &permit->qnode);
         hf__zk_permit_enter(me, permit);
     } else if (absent) {
         permit->missing = true;
@@ -204,7 +204,7 @@ static void take_reply(void *session, void *subject, uint64_t word,
     struct permit *permit = permit_of(subject);
     bool limit = permit->limit_state != LIMIT_FOREIGN;
     hf_error why;
-    if (!still_due(permit, word))
+    if (!reply_is_due(permit, word))
         return;
     if (!reply && gone->code == HF_EUNCERTAIN) {
         permit->state = PERMIT_UNSURE;
@@ -280,7 +280,7 @@ void hf__zk_permit_take(struct zk_session *me, struct permit *permit)
     ops_for_leases(me, permit, ops + count, paths, room, line, len);
     count += permit->nodes;
     ops[count++] = (struct zk_op){ .what = ZK_OP_DELETE,
-                                   .path = permit->place.path,
+                                   .path = permit->qnode.path,
                                    .version = -1 };
     hf__zk_gather(me->zk);
     if (permit->missing) { /* in one flight: an empty folder may be gone in a moment */
@@ -314,7 +314,7 @@ static void owner_reply(void *session, void *subject, uint64_t word,
     struct zk_session *me = session;
     struct permit *permit = permit_of(subject);
     char path[PATH_SIZE];
-    if (!still_due(permit, word))
+    if (!reply_is_due(permit, word))
         return;
     if (!reply) {
         hf__zk_permit_pause(me, permit, gone);
@@ -339,7 +339,7 @@ static void find_reply(void *session, void *subject, uint64_t word,
     struct permit *permit = permit_of(subject);
     char path[PATH_SIZE];
     hf_error why;
-    if (!still_due(permit, word))
+    if (!reply_is_due(permit, word))
         return;
     bool absent = reply && reply->error == ZK_NONODE;
     if (!absent && zk_reply_error(reply, gone, &why) != 0) {
@@ -376,7 +376,7 @@ static void give_reply(void *session, void *subject, uint64_t word,
     (void)sent_ns;
     struct zk_session *me = session;
     struct permit *permit = permit_of(subject);
-    if (!still_due(permit, word))
+    if (!reply_is_due(permit, word))
         return;
     bool known = reply && (reply->error == ZK_OK || reply->error == ZK_NONODE);
     permit->some |= reply && reply->error == ZK_OK;

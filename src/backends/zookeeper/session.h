@@ -173,75 +173,80 @@ static inline struct zk_ticket *ticket_of(const struct hf_ticket *core_ticket)
 
 /* ---- places.c: places in queues -------------------------------------------------- */
 
-struct place;
-struct place_user {
+struct queue_node;
+struct queue_node_user {
     /* The first one in the queue (a reader: no writer before it). since_ns: a moment
      * before the request that showed it. */
-    void (*in)(struct zk_session *me, struct place *place, int64_t since_ns);
+    void (*admitted)(struct zk_session *me, struct queue_node *qnode, int64_t since_ns);
     /* Others come first; told once per entry. */
-    void (*queued)(struct zk_session *me, struct place *place);
+    void (*queued)(struct zk_session *me, struct queue_node *qnode);
     /* HF_EUNREACHABLE, HF_EUNCERTAIN: goes on by itself at `up`. Anything else: it is
      * over, nothing is on the server, the place is idle. */
-    void (*failed)(struct zk_session *me, struct place *place, const hf_error *why);
+    void (*failed)(struct zk_session *me, struct queue_node *qnode,
+                   const hf_error *why);
     /* Answer to place_leave(). After HF_WITHDRAWN or HF_GONE the place is idle. */
-    void (*left)(struct zk_session *me, struct place *place, enum hf_withdrawal answer);
+    void (*withdrawn)(struct zk_session *me, struct queue_node *qnode,
+                      enum hf_withdrawal answer);
     /* May be NULL. Our node is in the folder, for the first time, among these children:
      * is it a folder for us? False: not known yet, or refused; place_list() or
      * place_refuse() comes later, or came. Locks of the wrong form have been refused
      * already. */
-    bool (*check)(struct zk_session *me, struct place *place,
+    bool (*check)(struct zk_session *me, struct queue_node *qnode,
                   const struct zk_reply *reply);
 };
 
-enum place_state {
-    PLACE_IDLE = 0, /* nothing is there */
-    PLACE_ENTERING, /* create and list are under way */
-    PLACE_UNKNOWN,  /* a create may have got there: find out */
-    PLACE_LISTING,
-    PLACE_WAITING, /* the one ahead is watched */
-    PLACE_IN,
-    PLACE_LEAVING, /* delete is under way, or due at the next `up` */
+enum queue_node_state {
+    QUEUE_NODE_IDLE = 0, /* nothing is there */
+    QUEUE_NODE_ENTERING, /* create and list are under way */
+    QUEUE_NODE_UNKNOWN,  /* a create may have got there: find out */
+    QUEUE_NODE_LISTING,
+    QUEUE_NODE_WAITING, /* the one ahead is watched */
+    QUEUE_NODE_IN,
+    QUEUE_NODE_DELETING, /* delete is under way, or due at the next `up` */
 };
 
-struct place {
+struct queue_node {
     struct zk_ticket *ticket;
-    const struct place_user *user;
+    const struct queue_node_user *user;
     enum node_form form;
-    enum place_state state;
-    bool leave;     /* place_leave() was called */
-    bool told;      /* `queued` was */
-    bool sending;   /* answers that come meanwhile are looked at afterwards */
-    bool flying;    /* the answer of this turn is to come */
-    bool checked;   /* the folder is of our kind */
-    bool unsure;    /* a delete may have got there */
-    uint8_t rounds; /* of making parents without success */
+    enum queue_node_state state;
+    bool withdrawing;       /* place_leave() was called */
+    bool queued_told;       /* `queued` was */
+    bool sending;           /* answers that come meanwhile are looked at afterwards */
+    bool reply_due;         /* the answer of this turn is to come */
+    bool kind_checked;      /* the folder is of our kind */
+    bool delete_unanswered; /* a delete may have got there */
+    uint8_t retries;        /* of making parents without success */
     int32_t parents_error;
-    hf_error verdict; /* code 0, or why it has to leave */
-    uint32_t turn;    /* answers of former turns are of no interest */
+    hf_error refusal;    /* code 0, or why it has to leave */
+    uint32_t generation; /* answers of former turns are of no interest */
     uint32_t calls;
     int64_t czxid;          /* of our node: the token */
     size_t folder_len;      /* path[0 .. folder_len) is the folder */
     char *path;             /* of our node, once it is known; room for NODE_ROOM */
-    char *ahead;            /* of the one that is watched; the same memory block */
+    char *predecessor;      /* of the one that is watched; the same memory block */
     struct watcher watcher; /* of the one ahead */
 };
 
 /* `folder`: of the queue. 0 or HF_ENOMEM. */
-int place_init(struct place *place, struct zk_ticket *ticket,
-               const struct place_user *user, enum node_form form, const char *folder,
-               size_t folder_len);
-void place_enter(struct zk_session *me, struct place *place); /* from PLACE_IDLE */
+int hf__zk_queue_node_init(struct queue_node *qnode, struct zk_ticket *ticket,
+                           const struct queue_node_user *user, enum node_form form,
+                           const char *folder, size_t folder_len);
+void hf__zk_queue_node_enter(struct zk_session *me,
+                             struct queue_node *qnode); /* from PLACE_IDLE */
 /* Leaves; may be repeated. If the place is idle, `left` is told inside. */
-void place_leave(struct zk_session *me, struct place *place);
+void hf__zk_queue_node_withdraw(struct zk_session *me, struct queue_node *qnode);
 /* Looks (again) whose turn it is. */
-void place_list(struct zk_session *me, struct place *place);
+void hf__zk_queue_node_list(struct zk_session *me, struct queue_node *qnode);
 /* The queue will not have us: leaves it, and then says `failed` with that. */
-void place_refuse(struct zk_session *me, struct place *place, const hf_error *why);
+void hf__zk_queue_node_refuse(struct zk_session *me, struct queue_node *qnode,
+                              const hf_error *why);
 /* Our node is known to be gone (somebody's multi deleted it): idle, without a word. */
-void place_forget(struct zk_session *me, struct place *place);
-void place_up(struct zk_session *me, struct place *place); /* same session: goes on */
-void place_expired(struct place *place);                   /* idle, without a word */
-void place_done(struct zk_session *me, struct place *place);
+void hf__zk_queue_node_forget(struct zk_session *me, struct queue_node *qnode);
+void hf__zk_queue_node_up(struct zk_session *me,
+                          struct queue_node *qnode);      /* same session: goes on */
+void hf__zk_queue_node_expired(struct queue_node *qnode); /* idle, without a word */
+void hf__zk_queue_node_done(struct zk_session *me, struct queue_node *qnode);
 
 /* ---- replies.c: what several of them need ---------------------------------------- */
 

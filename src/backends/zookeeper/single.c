@@ -71,7 +71,7 @@ static bool leaves(const struct single *single)
     return single->ticket.withdrawing || single->ticket.lease_ended;
 }
 
-static bool still_due(struct single *single, uint64_t word)
+static bool reply_is_due(struct single *single, uint64_t word)
 {
     single->ticket.calls--;
     if ((uint32_t)word != single->turn)
@@ -113,7 +113,7 @@ static void delete_done(void *session, void *subject, uint64_t word,
     struct zk_session *me = session;
     struct single *single = subject;
     hf_error error;
-    if (!still_due(single, word))
+    if (!reply_is_due(single, word))
         return;
     if (reply && (reply->error == ZK_OK || reply->error == ZK_NONODE)) {
         single->tried |= reply->error == ZK_OK;
@@ -207,7 +207,7 @@ static void look_done(void *session, void *subject, uint64_t word,
     struct zk_session *me = session;
     struct single *single = subject;
     hf_error error;
-    if (!still_due(single, word))
+    if (!reply_is_due(single, word))
         return;
     if (reply && reply->error == ZK_OK && is_ours(me, single, reply)) {
         held(me, single, reply->stat.czxid, sent_ns);
@@ -270,7 +270,7 @@ static void create_done(void *session, void *subject, uint64_t word,
     struct single *single = subject;
     struct zk_ticket *ticket = &single->ticket;
     hf_error error;
-    if (!still_due(single, word))
+    if (!reply_is_due(single, word))
         return;
     if (reply && reply->error == ZK_OK) {
         held(me, single, reply->stat.czxid ? reply->stat.czxid : reply->zxid, sent_ns);

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Whose turn it is: what a place makes of a listing of its queue, and whom it watches.
+ *
+ * queue.c says who is in. Only a listing grants: one answer of the server shows that
+ * our own node is there and that nobody is before it. Numbers grow, so nobody comes
+ * before it later. Waiters watch the node right before them (a reader: the nearest
+ * writer). Whatever is told of that node means one thing: list again.
+ */
+#include "queue.h"
+#include "queue_node.h"
+
+#include "../../base/error.h"
+
+/* ---- Whose turn it is ------------------------------------------------------------ */
+
+void hf__zk_queue_node_admit(struct zk_session *me, struct queue_node *qnode,
+                             int64_t since_ns)
+{
+    hf__zk_watcher_end(me, &qnode->watcher);
+    qnode->state = QUEUE_NODE_IN;
+    qnode->generation++;
+    qnode->reply_due = false;
+    qnode->user->admitted(me, qnode, since_ns);
+}
+
+/* ---- Whom to watch --------------------------------------------------------------- */
+
+static void predecessor_fired(struct zk_session *me, struct watcher *watcher,
+                              enum zk_event_type type)
+{
+    (void)type;
+    struct queue_node *qnode = HF_CONTAINER(watcher, struct queue_node, watcher);
+    if (qnode->state == QUEUE_NODE_WAITING)
+        hf__zk_queue_node_list(me, qnode);
+}
+
+/* The server may keep a node's data from us, but not that it exists. This watch is set
+ * even where the node is not there. */
+static void exists_done(void *session, void *subject, uint64_t word,
+                        const struct zk_reply *reply, int64_t sent_ns,
+                        const hf_error *why)
+{
+    (void)sent_ns;
+    struct zk_session *me = session;
+    struct queue_node *qnode = subject;
+    hf_error error;
+    if (!reply_is_due(qnode, word))
+        return;
+    qnode->reply_due = false;
+    if (reply && reply->error == ZK_NONODE) {
+        hf__zk_watcher_end(me, &qnode->watcher);
+        hf__zk_queue_node_list(me, qnode);
+    } else if (zk_reply_error(reply, why, &error) != 0) {
+        hf__zk_watcher_drop(&qnode->watcher);
+        hf__zk_queue_node_pause(me, qnode, &error);
+    }
+}
+
+static void look_done(void *session, void *subject, uint64_t word,
+                      const struct zk_reply *reply, int64_t sent_ns,
+                      const hf_error *why)
+{
+    (void)sent_ns;
+    struct zk_session *me = session;
+    struct queue_node *qnode = subject;
+    hf_error error;
+    if (!reply_is_due(qnode, word))
+        return;
+    qnode->reply_due = false;
+    if (reply && reply->error == ZK_OK)
+        return;
+    hf__zk_watcher_drop(&qnode->watcher);
+    if (reply && reply->error == ZK_NONODE) {
+        hf__zk_queue_node_list(me, qnode);
+    } else if (reply && reply->error == ZK_NOAUTH) {
+        qnode_begin(qnode, QUEUE_NODE_WAITING);
+        hf__zk_watcher_set(me, &qnode->watcher, qnode->predecessor, predecessor_fired);
+        qnode->calls++;
+        hf__zk_exists(me->zk, qnode->predecessor, true, exists_done, qnode,
+                      qnode->generation);
+    } else {
+        zk_reply_error(reply, why, &error);
+        hf__zk_queue_node_pause(me, qnode, &error);
+    }
+}
+
+static void look_send(struct zk_session *me, struct queue_node *qnode)
+{
+    qnode_begin(qnode, QUEUE_NODE_WAITING);
+    hf__zk_watcher_set(me, &qnode->watcher, qnode->predecessor, predecessor_fired);
+    qnode->calls++;
+    hf__zk_get(me->zk, qnode->predecessor, true, look_done, qnode, qnode->generation);
+}
+
+static void qnode_wait(struct zk_session *me, struct queue_node *qnode,
+                       const struct zk_text *predecessor)
+{
+    bool told = qnode->queued_told;
+    bool same =
+        hf__linked(&qnode->watcher.link) &&
+        strlen(qnode->predecessor) == qnode->folder_len + 1 + predecessor->len &&
+        memcmp(qnode->predecessor + qnode->folder_len + 1, predecessor->at,
+               predecessor->len) == 0;
+    qnode->state = QUEUE_NODE_WAITING;
+    qnode->reply_due = false;
+    qnode->queued_told = true;
+    if (!same) {
+        hf__zk_watcher_end(me, &qnode->watcher);
+        join(qnode, qnode->predecessor, predecessor->at, predecessor->len);
+    }
+    if (!told)
+        qnode->user->queued(me, qnode); /* a mere try leaves again, here */
+    if (!same && qnode->state == QUEUE_NODE_WAITING)
+        look_send(me, qnode);
+}
+
+/* ---- Listing --------------------------------------------------------------------- */
+
+/* The folder may belong to another kind. Asked once: whoever comes later sees us. */
+static bool first_look(struct zk_session *me, struct queue_node *qnode,
+                       const struct zk_reply *reply, bool mismatch)
+{
+    hf_error why;
+    if (qnode->kind_checked)
+        return true;
+    qnode->kind_checked = true;
+    if (mismatch) {
+        hf__fail_code(&why, HF_EMISMATCH);
+        hf__zk_queue_node_refuse(me, qnode, &why);
+        return false;
+    }
+    return !qnode->user->check || qnode->user->check(me, qnode, reply);
+}
+
+static void judge(struct zk_session *me, struct queue_node *qnode,
+                  const struct zk_reply *reply, int64_t sent_ns)
+{
+    struct queue_view view;
+    hf_error why;
+    const char *own = own_name(qnode);
+    hf__zk_queue_judge(&view, me->layout, qnode->form, own, strlen(own),
+                       &qnode->ticket->id, reply->names, reply->count);
+    if (view.extra != NO_NODE && reply->names[view.extra].len < NODE_ROOM) {
+        char extra[PATH_SIZE];
+        join(qnode, extra, reply->names[view.extra].at, reply->names[view.extra].len);
+        hf__zk_orphan_node_add(me, extra, strlen(extra));
+    }
+    if (view.own == NO_NODE) { /* somebody deleted it */
+        qnode_idle(qnode);
+        hf__zk_queue_node_enter(me, qnode);
+    } else if (!first_look(me, qnode, reply, view.mismatch)) {
+        return;
+    } else if (view.blockers == 0) {
+        hf__zk_queue_node_admit(me, qnode, sent_ns);
+    } else if (reply->names[view.nearest].len >= NODE_ROOM) {
+        hf__fail(&why, HF_ECORRUPT, "a node ahead has a name without end");
+        hf__zk_queue_node_refuse(me, qnode, &why);
+    } else {
+        qnode_wait(me, qnode, &reply->names[view.nearest]);
+    }
+}
+
+void hf__zk_queue_node_listed(void *session, void *subject, uint64_t word,
+                              const struct zk_reply *reply, int64_t sent_ns,
+                              const hf_error *why)
+{
+    struct zk_session *me = session;
+    struct queue_node *qnode = subject;
+    hf_error error;
+    if (!reply_is_due(qnode, word) || qnode->state != QUEUE_NODE_LISTING)
+        return;
+    if (reply && reply->error == ZK_NONODE) {
+        qnode_idle(qnode);
+        hf__zk_queue_node_enter(me, qnode);
+    } else if (zk_reply_error(reply, why, &error) != 0) {
+        hf__zk_queue_node_pause(me, qnode, &error);
+    } else {
+        judge(me, qnode, reply, sent_ns);
+    }
+}
+
+void hf__zk_queue_node_list(struct zk_session *me, struct queue_node *qnode)
+{
+    qnode_begin(qnode, QUEUE_NODE_LISTING);
+    qnode->calls++;
+    hf__zk_children(me->zk, folder_open(qnode), false, hf__zk_queue_node_listed, qnode,
+                    qnode->generation);
+    folder_shut(qnode);
+}
