@@ -9,7 +9,7 @@
  * they lie. Each thing is told once, with how many there are and one of them as an
  * example.
  */
-#include "survey.h"
+#include "walk.h"
 
 #include "../../base/clock.h"
 #include "../../base/error.h"
@@ -38,25 +38,25 @@ struct diagnosis {
     int servers; /* that vote; 0: it is alone; -1: it does not say */
 };
 
-static void tell(struct zk_session *me, struct survey *survey, int level,
-                 const char *topic, const char *what, const char *fix)
+static void report(struct zk_session *me, struct walk *walk, int level,
+                   const char *topic, const char *what, const char *fix)
 {
     hf_finding finding = { sizeof(finding), level, topic, what, fix };
-    me->host->ops->finding(me->host, survey->job.request, &finding);
+    me->host->ops->finding(me->host, walk->job.request, &finding);
 }
 
-static struct diagnosis *diagnosis_of(struct survey *survey)
+static struct diagnosis *diagnosis_of(struct walk *walk)
 {
-    return (struct diagnosis *)(void *)survey->victim; /* freed with the survey */
+    return (struct diagnosis *)(void *)walk->victim; /* freed with the survey */
 }
 
 /* ---- The walk -------------------------------------------------------------------- */
 
-static void oddity_add(struct oddity *oddity, const struct sight *sight,
+static void oddity_add(struct oddity *oddity, const struct step *step,
                        const struct zk_text *child)
 {
     if (oddity->count++ == 0)
-        snprintf(oddity->example, sizeof(oddity->example), "%.180s/%.*s", sight->path,
+        snprintf(oddity->example, sizeof(oddity->example), "%.180s/%.*s", step->path,
                  (int)(child->len < 64 ? child->len : 64), child->at);
 }
 
@@ -75,10 +75,10 @@ static int64_t number_of(const struct node *node)
     return strtoll(text, NULL, 10);
 }
 
-static void diagnose_list(struct zk_session *me, struct survey *survey,
-                          const struct sight *sight, const struct zk_reply *reply)
+static void diagnose_folder(struct zk_session *me, struct walk *walk,
+                            const struct step *step, const struct zk_reply *reply)
 {
-    struct diagnosis *found = diagnosis_of(survey);
+    struct diagnosis *found = diagnosis_of(walk);
     bool mutex = false, rw = false;
     for (size_t i = 0; i < reply->count; i++) {
         struct node node;
@@ -87,31 +87,31 @@ static void diagnose_list(struct zk_session *me, struct survey *survey,
         rw |= node.form == NODE_READ || node.form == NODE_WRITE;
         if (node.form != NODE_OTHER &&
             (node.number[0] == '-' || number_of(&node) > NUMBER_HIGH))
-            oddity_add(&found->numbers, sight, &reply->names[i]);
+            oddity_add(&found->numbers, step, &reply->names[i]);
     }
     found->names += mutex || rw;
     if (mutex && rw)
-        oddity_add(&found->mixed, sight, &reply->names[0]);
+        oddity_add(&found->mixed, step, &reply->names[0]);
     for (size_t i = 0; (mutex || rw) && i < reply->count; i++) {
         struct node node;
         hf__zk_node_parse(&node, me->layout, reply->names[i].at, reply->names[i].len);
         if (node.form == NODE_OTHER && comes_first(&reply->names[i]))
-            oddity_add(&found->strays, sight, &reply->names[i]);
+            oddity_add(&found->strays, step, &reply->names[i]);
     }
 }
 
-static void diagnose_tell(struct zk_session *me, struct survey *survey,
-                          const struct sight *sight, const struct zk_reply *reply)
+static void diagnose_node(struct zk_session *me, struct walk *walk,
+                          const struct step *step, const struct zk_reply *reply)
 {
     (void)me;
-    (void)survey;
-    (void)sight;
+    (void)walk;
+    (void)step;
     (void)reply;
 }
 
 /* ---- Judging --------------------------------------------------------------------- */
 
-static void judge_oddity(struct zk_session *me, struct survey *survey,
+static void judge_oddity(struct zk_session *me, struct walk *walk,
                          const struct oddity *oddity, const char *topic,
                          const char *are, const char *fix)
 {
@@ -119,90 +119,90 @@ static void judge_oddity(struct zk_session *me, struct survey *survey,
     if (!oddity->count)
         return;
     snprintf(what, sizeof(what), "%zu %s, as %s", oddity->count, are, oddity->example);
-    tell(me, survey, HF_TRAP, topic, what, fix);
+    report(me, walk, HF_TRAP, topic, what, fix);
 }
 
-static void judge_names(struct zk_session *me, struct survey *survey)
+static void judge_names(struct zk_session *me, struct walk *walk)
 {
-    const struct diagnosis *found = diagnosis_of(survey);
+    const struct diagnosis *found = diagnosis_of(walk);
     char what[96];
-    judge_oddity(me, survey, &found->strays, "children",
+    judge_oddity(me, walk, &found->strays, "children",
                  "children of lock folders are no locks and sort before them",
                  "Curator waits for them for ever (holdfast does not): delete them, or "
                  "use another name");
-    judge_oddity(me, survey, &found->numbers, "numbers",
+    judge_oddity(me, walk, &found->numbers, "numbers",
                  "nodes have numbers near the end of 32 bits",
                  "delete the folder while it is idle: containers do that by "
                  "themselves, a parent made by hand does not");
-    judge_oddity(me, survey, &found->mixed, "kinds",
+    judge_oddity(me, walk, &found->mixed, "kinds",
                  "folders hold mutexes and read/write locks at once",
                  "they do not exclude each other in Curator: use two names");
     if (found->strays.count || found->numbers.count || found->mixed.count)
         return;
     snprintf(what, sizeof(what), "%zu queues, all in order", found->names);
-    tell(me, survey, HF_GOOD, "names", what, "");
+    report(me, walk, HF_GOOD, "names", what, "");
 }
 
-static void judge_session(struct zk_session *me, struct survey *survey)
+static void judge_session(struct zk_session *me, struct walk *walk)
 {
     char what[160];
     long long session = hf__zk_session_ns(me->zk) / HF_NS_PER_MS;
     long long asked = me->session_asked_ns / HF_NS_PER_MS;
     if (session == asked) {
         snprintf(what, sizeof(what), "a session of %lld ms", session);
-        tell(me, survey, HF_GOOD, "session", what, "");
+        report(me, walk, HF_GOOD, "session", what, "");
         return;
     }
     snprintf(what, sizeof(what), "a session of %lld ms, though %lld were asked for",
              session, asked);
-    tell(me, survey, HF_REMARK, "session", what,
-         session < asked
-             ? "leases end that much sooner in an outage: raise the server's "
-               "maxSessionTimeout, or ask for less (session=)"
-             : "a killed holder's lock stays taken that much longer: lower the "
-               "server's minSessionTimeout, or ask for more (session=)");
+    report(me, walk, HF_REMARK, "session", what,
+           session < asked
+               ? "leases end that much sooner in an outage: raise the server's "
+                 "maxSessionTimeout, or ask for less (session=)"
+               : "a killed holder's lock stays taken that much longer: lower the "
+                 "server's minSessionTimeout, or ask for more (session=)");
 }
 
-static void judge_servers(struct zk_session *me, struct survey *survey)
+static void judge_servers(struct zk_session *me, struct walk *walk)
 {
-    int servers = diagnosis_of(survey)->servers;
+    int servers = diagnosis_of(walk)->servers;
     char what[96];
     if (servers < 0)
         return;
     snprintf(what, sizeof(what), "an ensemble of %d servers", servers);
     if (servers == 0)
-        tell(me, survey, HF_REMARK, "servers", "one server, without an ensemble",
-             "while it is down nobody gets a lock, and a lost disk is the end of all "
-             "tokens: run three");
+        report(me, walk, HF_REMARK, "servers", "one server, without an ensemble",
+               "while it is down nobody gets a lock, and a lost disk is the end of all "
+               "tokens: run three");
     else if (servers % 2 == 0)
-        tell(me, survey, HF_REMARK, "servers", what,
-             "an even number can lose no more servers than one less could: run an "
-             "odd number");
+        report(me, walk, HF_REMARK, "servers", what,
+               "an even number can lose no more servers than one less could: run an "
+               "odd number");
     else
-        tell(me, survey, HF_GOOD, "servers", what, "");
+        report(me, walk, HF_GOOD, "servers", what, "");
 }
 
-static void judge_distance(struct zk_session *me, struct survey *survey)
+static void judge_distance(struct zk_session *me, struct walk *walk)
 {
     char what[160];
-    int64_t took = (int64_t)survey->found;
+    int64_t took = (int64_t)walk->found;
     snprintf(what, sizeof(what), "the server answers within %lld us",
              (long long)(took / 1000));
     if (took > SLOW_NS || took > hf__zk_session_ns(me->zk) / 20)
-        tell(me, survey, HF_REMARK, "distance", what,
-             "a session that lasts a few round trips only is lost easily: raise "
-             "session=, or find out why the server is slow (disk, pauses)");
+        report(me, walk, HF_REMARK, "distance", what,
+               "a session that lasts a few round trips only is lost easily: raise "
+               "session=, or find out why the server is slow (disk, pauses)");
     else
-        tell(me, survey, HF_GOOD, "distance", what, "");
+        report(me, walk, HF_GOOD, "distance", what, "");
 }
 
-static void diagnose_end(struct zk_session *me, struct survey *survey)
+static void diagnose_end(struct zk_session *me, struct walk *walk)
 {
-    judge_session(me, survey);
-    judge_servers(me, survey);
-    judge_distance(me, survey);
-    judge_names(me, survey);
-    hf__zk_job_end(me, &survey->job, 0, NULL);
+    judge_session(me, walk);
+    judge_servers(me, walk);
+    judge_distance(me, walk);
+    judge_names(me, walk);
+    hf__zk_job_end(me, &walk->job, 0, NULL);
 }
 
 static void ping_done(void *session, void *subject, uint64_t word,
@@ -210,9 +210,9 @@ static void ping_done(void *session, void *subject, uint64_t word,
                       const hf_error *gone)
 {
     struct zk_session *me = session;
-    struct survey *survey = subject;
-    survey->found = (uint64_t)(me->host->ops->now(me->host) - sent_ns);
-    survey_done(session, subject, word, reply, sent_ns, gone);
+    struct walk *walk = subject;
+    walk->found = (uint64_t)(me->host->ops->now(me->host) - sent_ns);
+    hf__zk_walk_reply(session, subject, word, reply, sent_ns, gone);
 }
 
 /* Lines such as "server.1=host:2888:3888:participant;0.0.0.0:2181". */
@@ -236,33 +236,33 @@ static void config_done(void *session, void *subject, uint64_t word,
                         const struct zk_reply *reply, int64_t sent_ns,
                         const hf_error *gone)
 {
-    struct survey *survey = subject;
+    struct walk *walk = subject;
     struct zk_reply fine = { .error = ZK_OK };
     if (reply && reply->error == ZK_OK)
-        diagnosis_of(survey)->servers = count_servers(&reply->data);
-    survey_done(session, subject, word, reply ? &fine : NULL, sent_ns, gone);
+        diagnosis_of(walk)->servers = count_servers(&reply->data);
+    hf__zk_walk_reply(session, subject, word, reply ? &fine : NULL, sent_ns, gone);
 }
 
 void hf__zk_diagnose(struct zk_session *me, struct hf_request *request)
 {
-    struct survey *survey =
-        survey_begin(me, request, true, diagnose_tell, diagnose_end);
+    struct walk *walk =
+        hf__zk_walk_begin(me, request, true, diagnose_node, diagnose_end);
     hf_error why;
-    if (!survey)
+    if (!walk)
         return;
-    survey->victim = hf__alloc(sizeof(struct diagnosis));
-    if (!survey->victim) {
+    walk->victim = hf__alloc(sizeof(struct diagnosis));
+    if (!walk->victim) {
         hf__fail_code(&why, HF_ENOMEM);
-        hf__zk_job_end(me, &survey->job, HF_ENOMEM, &why);
+        hf__zk_job_end(me, &walk->job, HF_ENOMEM, &why);
         return;
     }
-    diagnosis_of(survey)->servers = -1;
-    survey->list = diagnose_list;
-    survey_expect(survey);
-    survey_expect(survey);
-    survey_expect(survey); /* the calls may be answered inside of them */
-    hf__zk_ping(me->zk, ping_done, survey, 0);
-    hf__zk_get_config(me->zk, config_done, survey, 0);
-    survey->under_way--;
-    survey_go(me, survey);
+    diagnosis_of(walk)->servers = -1;
+    walk->folder_listed = diagnose_folder;
+    hf__zk_walk_expect(walk);
+    hf__zk_walk_expect(walk);
+    hf__zk_walk_expect(walk); /* the calls may be answered inside of them */
+    hf__zk_ping(me->zk, ping_done, walk, 0);
+    hf__zk_get_config(me->zk, config_done, walk, 0);
+    walk->under_way--;
+    hf__zk_walk_continue(me, walk);
 }

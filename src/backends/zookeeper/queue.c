@@ -24,12 +24,12 @@ static bool is_family(enum layout layout, enum node_form one, enum node_form oth
     return layout == LAYOUT_KAZOO || (one == NODE_LOCK) == (other == NODE_LOCK);
 }
 
-struct walk {
+struct scan {
     struct node own, lowest, nearest;
     bool any;
 };
 
-static void look_at(struct queue_view *view, struct walk *walk, enum layout layout,
+static void look_at(struct queue_view *view, struct scan *scan, enum layout layout,
                     enum node_form form, const struct hf_id *id,
                     const struct zk_text *name, size_t index)
 {
@@ -37,21 +37,21 @@ static void look_at(struct queue_view *view, struct walk *walk, enum layout layo
     hf__zk_node_parse_number(&node, layout, name->at, name->len);
     if (!is_contender(&node))
         return;
-    if (!walk->any || hf__zk_node_compare(&node, &walk->lowest) < 0)
-        walk->lowest = node;
-    walk->any = true;
+    if (!scan->any || hf__zk_node_compare(&node, &scan->lowest) < 0)
+        scan->lowest = node;
+    scan->any = true;
     if (index == view->own)
         return;
     if (hf__zk_node_is_of(name->at, name->len, id))
         view->extra = index;
-    if (view->own != NO_NODE && hf__zk_node_compare(&node, &walk->own) > 0)
+    if (view->own != NO_NODE && hf__zk_node_compare(&node, &scan->own) > 0)
         return;
     if (form == NODE_READ && node.form == NODE_READ)
         return;
     view->blockers++;
-    if (view->nearest == NO_NODE || hf__zk_node_compare(&node, &walk->nearest) > 0) {
+    if (view->nearest == NO_NODE || hf__zk_node_compare(&node, &scan->nearest) > 0) {
         view->nearest = index;
-        walk->nearest = node;
+        scan->nearest = node;
     }
 }
 
@@ -60,16 +60,16 @@ void hf__zk_queue_judge(struct queue_view *view, enum layout layout,
                         const struct hf_id *id, const struct zk_text *names,
                         size_t count)
 {
-    struct walk walk = { .any = false };
+    struct scan scan = { .any = false };
     *view = (struct queue_view){ .own = NO_NODE, .nearest = NO_NODE, .extra = NO_NODE };
     for (size_t i = 0; own && i < count && view->own == NO_NODE; i++)
         if (name_is(&names[i], own, own_len))
             view->own = i;
     if (own)
-        hf__zk_node_parse_number(&walk.own, layout, own, own_len);
+        hf__zk_node_parse_number(&scan.own, layout, own, own_len);
     for (size_t i = 0; i < count; i++)
-        look_at(view, &walk, layout, form, id, &names[i], i);
-    view->mismatch = walk.any && !is_family(layout, form, walk.lowest.form);
+        look_at(view, &scan, layout, form, id, &names[i], i);
+    view->mismatch = scan.any && !is_family(layout, form, scan.lowest.form);
 }
 
 size_t hf__zk_queue_find(enum layout layout, const struct hf_id *id,

@@ -58,8 +58,9 @@ void hf__zk_renew_done(struct zk_session *me)
 
 /* ---- Answers --------------------------------------------------------------------- */
 
-static void tell(struct zk_session *me, struct hf_ticket *core_ticket,
-                 enum hf_renew_mode mode, enum hf_renewal answer, int64_t sent_ns)
+static void renewal_report(struct zk_session *me, struct hf_ticket *core_ticket,
+                           enum hf_renew_mode mode, enum hf_renewal answer,
+                           int64_t sent_ns)
 {
     struct zk_ticket *ticket = ticket_of(core_ticket);
     if (answer == HF_RENEWAL_LOST && ticket && ticket->held)
@@ -108,8 +109,8 @@ static void batch_done(void *session, void *subject, uint64_t word,
         if (!core_ticket || (synced ? !batch->of[i].watched : i != word))
             continue;
         batch->of[i].core_ticket = NULL;
-        tell(me, core_ticket, batch->mode,
-             answer_of(me, ticket_of(core_ticket), reply, synced), sent_ns);
+        renewal_report(me, core_ticket, batch->mode,
+                       answer_of(me, ticket_of(core_ticket), reply, synced), sent_ns);
     }
     if (--batch->calls == 0)
         batch_free(batch);
@@ -129,8 +130,9 @@ static void batch_sort(struct zk_session *me, struct batch *batch)
                 batch->mode == HF_RENEW && hf__linked(&ticket->own_watcher.link);
         } else if (core_ticket) {
             batch->of[i].core_ticket = NULL;
-            tell(me, core_ticket, batch->mode,
-                 ticket && ticket->held ? HF_RENEWAL_UNKNOWN : HF_RENEWAL_LOST, 0);
+            renewal_report(
+                me, core_ticket, batch->mode,
+                ticket && ticket->held ? HF_RENEWAL_UNKNOWN : HF_RENEWAL_LOST, 0);
         }
     }
 }

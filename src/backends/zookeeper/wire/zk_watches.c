@@ -248,29 +248,30 @@ static struct zk_watch *first_from(const struct zk_watches *table, uint32_t *buc
 }
 
 /* Where a walk over the table stands. */
-struct walk {
+struct cursor {
     struct zk_watch *at;
     uint32_t bucket;
 };
 
-static struct zk_watch *walk_next(const struct zk_watches *table, struct walk *walk)
+static struct zk_watch *cursor_next(const struct zk_watches *table,
+                                    struct cursor *cursor)
 {
-    struct zk_watch *watch = walk->at;
+    struct zk_watch *watch = cursor->at;
 
     if (!watch)
         return NULL;
-    walk->at = watch->next ? watch->next : first_from(table, &walk->bucket);
+    cursor->at = watch->next ? watch->next : first_from(table, &cursor->bucket);
     return watch;
 }
 
 /* How many of a kind go into the next request, and their size. */
-static uint32_t measure(const struct zk_watches *table, struct walk walk, uint8_t kind,
-                        size_t *ret_size)
+static uint32_t measure(const struct zk_watches *table, struct cursor cursor,
+                        uint8_t kind, size_t *ret_size)
 {
     uint32_t count = 0;
     size_t size = 0;
 
-    for (struct zk_watch *watch; (watch = walk_next(table, &walk));) {
+    for (struct zk_watch *watch; (watch = cursor_next(table, &cursor));) {
         size_t more = watch->set & kind ? sizeof(int32_t) + watch->len : 0;
         if (count && size + more > PACKET_MAX)
             break;
@@ -281,12 +282,12 @@ static uint32_t measure(const struct zk_watches *table, struct walk walk, uint8_
     return count;
 }
 
-static void put_paths(const struct zk_watches *table, struct walk *walk, uint8_t kind,
-                      struct jute_out *out, uint32_t count)
+static void put_paths(const struct zk_watches *table, struct cursor *cursor,
+                      uint8_t kind, struct jute_out *out, uint32_t count)
 {
     hf__zk_jute_put_int(out, (int32_t)count);
     while (count) {
-        const struct zk_watch *watch = walk_next(table, walk);
+        const struct zk_watch *watch = cursor_next(table, cursor);
         if (!(watch->set & kind))
             continue;
         hf__zk_jute_put_text(out, watch->path, watch->len);
@@ -295,12 +296,12 @@ static void put_paths(const struct zk_watches *table, struct walk *walk, uint8_t
 }
 
 /* The next request with watches of this kind. 0, or 1: there are no more. */
-static int restore_some(struct zk *zk, struct walk *walk, uint8_t kind)
+static int restore_some(struct zk *zk, struct cursor *cursor, uint8_t kind)
 {
     const struct zk_watches *table = &zk->watches;
     struct zk_request request = { .frame = NULL };
     size_t size = 0;
-    uint32_t count = measure(table, *walk, kind, &size);
+    uint32_t count = measure(table, *cursor, kind, &size);
 
     if (!count)
         return 1;
@@ -310,7 +311,7 @@ static int restore_some(struct zk *zk, struct walk *walk, uint8_t kind)
     hf__zk_jute_put_long(&request.out, zk->last_zxid);
     for (unsigned each = ZK_WATCH_DATA; each <= ZK_WATCH_CHILD; each <<= 1) {
         if (each == kind)
-            put_paths(table, walk, kind, &request.out, count);
+            put_paths(table, cursor, kind, &request.out, count);
         else
             hf__zk_jute_put_int(&request.out, 0);
     }
@@ -323,10 +324,10 @@ int hf__zk_watches_restore(struct zk *zk)
     int rc = 0;
 
     for (unsigned kind = ZK_WATCH_DATA; kind <= ZK_WATCH_CHILD; kind <<= 1) {
-        struct walk walk = { .bucket = 0 };
-        walk.at = first_from(&zk->watches, &walk.bucket);
+        struct cursor cursor = { .bucket = 0 };
+        cursor.at = first_from(&zk->watches, &cursor.bucket);
         do
-            rc = restore_some(zk, &walk, (uint8_t)kind);
+            rc = restore_some(zk, &cursor, (uint8_t)kind);
         while (rc == 0);
         if (rc < 0)
             return rc;

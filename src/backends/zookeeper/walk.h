@@ -7,48 +7,48 @@
  * many at a time; an answer may put further ones at the end. What holders, waiters and
  * objects say is told in the order of their queue, holders first.
  */
-#ifndef HF_ZOOKEEPER_SURVEY_H
-#define HF_ZOOKEEPER_SURVEY_H
+#ifndef HF_ZOOKEEPER_WALK_H
+#define HF_ZOOKEEPER_WALK_H
 
 #include "leases.h"
 
-enum sight_what {
-    SIGHT_FOLDER = 1, /* the folder of a name, or on the way to one: list it */
-    SIGHT_BASE,       /* of a semaphore: read its limit */
-    SIGHT_LEASES,     /* list them */
-    SIGHT_QUEUE,      /* list it */
-    SIGHT_NODE,       /* a holder, a waiter, an object: read it, and tell */
+enum step_what {
+    STEP_FOLDER = 1, /* the folder of a name, or on the way to one: list it */
+    STEP_BASE,       /* of a semaphore: read its limit */
+    STEP_LEASES,     /* list them */
+    STEP_QUEUE,      /* list it */
+    STEP_NODE,       /* a holder, a waiter, an object: read it, and tell */
 };
 
-struct sight {
+struct step {
     struct hf_link link;
-    struct survey *survey;
-    enum sight_what what;
-    bool way;        /* a folder on the way, itself of no interest */
-    bool unreadable; /* we may see that it is there, not what it says */
+    struct walk *walk;
+    enum step_what what;
+    bool pass_through; /* a folder on the way, itself of no interest */
+    bool unreadable;   /* we may see that it is there, not what it says */
     int32_t kind, role;
     uint32_t permits, limit, place;
     size_t folder_len; /* path[0 .. folder_len) is the folder of the name */
     char path[];
 };
 
-struct survey;
+struct walk;
 
 /* A node, as it was read; `reply` has no data if it is unreadable. */
-typedef void survey_tell(struct zk_session *me, struct survey *survey,
-                         const struct sight *sight, const struct zk_reply *reply);
+typedef void walk_node_read(struct zk_session *me, struct walk *walk,
+                            const struct step *step, const struct zk_reply *reply);
 /* A folder, as it was listed; may be NULL. */
-typedef void survey_list(struct zk_session *me, struct survey *survey,
-                         const struct sight *sight, const struct zk_reply *reply);
+typedef void walk_folder_listed(struct zk_session *me, struct walk *walk,
+                                const struct step *step, const struct zk_reply *reply);
 /* Nothing is left to be asked: to be ended with hf__zk_job_end(), or after more calls. */
-typedef void survey_end(struct zk_session *me, struct survey *survey);
+typedef void walk_ended(struct zk_session *me, struct walk *walk);
 
-struct survey {
+struct walk {
     struct job job;
     bool prefix;
-    survey_tell *tell;
-    survey_list *list;
-    survey_end *end;
+    walk_node_read *node_read;
+    walk_folder_listed *folder_listed;
+    walk_ended *ended;
     struct hf_link todo;
     struct hf_link asked;
     size_t under_way;
@@ -62,18 +62,19 @@ struct survey {
 
 /* Begins at the request's name; with `prefix` at all names that begin so. NULL: the
  * request has been answered. survey_go() sets it off. */
-struct survey *survey_begin(struct zk_session *me, struct hf_request *request,
-                            bool prefix, survey_tell *tell, survey_end *end);
-void survey_go(struct zk_session *me, struct survey *survey);
+struct walk *hf__zk_walk_begin(struct zk_session *me, struct hf_request *request,
+                               bool prefix, walk_node_read *node_read,
+                               walk_ended *ended);
+void hf__zk_walk_continue(struct zk_session *me, struct walk *walk);
 /* From the beginning, where nothing is left to be asked. */
-void survey_again(struct zk_session *me, struct survey *survey);
+void hf__zk_walk_restart(struct zk_session *me, struct walk *walk);
 
 /* A call more that the survey waits for: `survey_done` as `done`, the survey as
  * `subject`. Its errors end the survey, but for ZK_NONODE. */
-void survey_expect(struct survey *survey);
-zk_done survey_done;
+void hf__zk_walk_expect(struct walk *walk);
+zk_done hf__zk_walk_reply;
 
 /* The name of the lock that a sight is about; false if it has none. */
-bool survey_name(const struct sight *sight, char name[HF_NAME_MAX + 1]);
+bool hf__zk_walk_name(const struct step *step, char name[HF_NAME_MAX + 1]);
 
 #endif
