@@ -94,7 +94,7 @@ static const struct {
 
 enum { INSIDE = sizeof(inside) / sizeof(inside[0]) };
 
-static bool somebody(enum layout layout, const struct zk_reply *reply)
+static bool has_contender(enum layout layout, const struct zk_reply *reply)
 {
     for (size_t i = 0; i < reply->count; i++) {
         struct node node;
@@ -116,7 +116,7 @@ static void probe_reply(void *session, void *subject, uint64_t word,
     hf_error why;
     if (!reply)
         probe->rc = gone->code;
-    else if (reply->error == ZK_OK && somebody(me->layout, reply))
+    else if (reply->error == ZK_OK && has_contender(me->layout, reply))
         probe->clash = inside[word].kind;
     if (--probe->left > 0)
         return;

@@ -107,16 +107,16 @@ void hf__zk_latch_ask(struct zk_session *me, struct hf_request *request)
 
 /* ---- Waiting --------------------------------------------------------------------- */
 
-enum { CALL_GATE = 1, CALL_FOLDER, CALL_NODE, CALL_LEAVE };
+enum { REPLY_GATE = 1, REPLY_FOLDER, REPLY_NODE, REPLY_DELETE };
 
 struct wait {
     struct zk_ticket ticket;
     struct watcher watcher;
     struct kind_probe probe;
-    int64_t gate;   /* czxid of the gate we wait for; 0: not known yet */
-    bool has_node;  /* P/hf%wait-.. is there, or may be */
-    bool node_sure; /* it is there */
-    char *folder;   /* the three paths lie in one block */
+    int64_t gate;        /* czxid of the gate we wait for; 0: not known yet */
+    bool node_may_exist; /* P/hf%wait-.. is there, or may be */
+    bool node_exists;    /* it is there */
+    char *folder;        /* the three paths lie in one block */
     char *gate_path;
     char *node;
 };
@@ -149,19 +149,19 @@ static void wait_look(struct zk_session *me, struct wait *wait)
     hf__zk_gather(me->zk);
     if (!wait->gate)
         hf__zk_sync(me->zk, wait->gate_path, NULL, NULL, 0);
-    hf__zk_get(me->zk, wait->gate_path, true, wait_reply, &wait->ticket, CALL_GATE);
+    hf__zk_get(me->zk, wait->gate_path, true, wait_reply, &wait->ticket, REPLY_GATE);
     hf__zk_flush(me->zk);
 }
 
-static void wait_leave(struct zk_session *me, struct wait *wait)
+static void wait_delete(struct zk_session *me, struct wait *wait)
 {
     hf__zk_watcher_end(me, &wait->watcher);
-    if (!wait->has_node) {
+    if (!wait->node_may_exist) {
         hf__zk_ticket_withdrawn(me, &wait->ticket, HF_GONE);
         return;
     }
     wait->ticket.calls++;
-    hf__zk_delete(me->zk, wait->node, -1, wait_reply, &wait->ticket, CALL_LEAVE);
+    hf__zk_delete(me->zk, wait->node, -1, wait_reply, &wait->ticket, REPLY_DELETE);
 }
 
 /* Core forgets a wait that is over, and so do we, but for its node. */
@@ -170,7 +170,7 @@ static void wait_open(struct zk_session *me, struct wait *wait)
     struct hf_ticket *core_ticket = wait->ticket.core_ticket;
     struct hf_grant grant = { .token = (uint64_t)wait->gate + 1, .span = 1 };
     hf__zk_watcher_end(me, &wait->watcher);
-    if (wait->has_node)
+    if (wait->node_may_exist)
         hf__zk_orphan_node_add(me, wait->node, strlen(wait->node));
     core_ticket->store[0] = 0;
     core_ticket->store[1] = 1; /* asked again, it is still open for this one */
@@ -182,7 +182,7 @@ static void wait_open(struct zk_session *me, struct wait *wait)
 static void wait_fail(struct zk_session *me, struct wait *wait, const hf_error *why)
 {
     bool open = why->code == HF_EUNREACHABLE || why->code == HF_EUNCERTAIN;
-    if (!open && wait->has_node)
+    if (!open && wait->node_may_exist)
         hf__zk_orphan_node_add(me, wait->node, strlen(wait->node));
     if (!open)
         hf__zk_watcher_end(me, &wait->watcher);
@@ -192,16 +192,16 @@ static void wait_fail(struct zk_session *me, struct wait *wait, const hf_error *
 static void wait_queue(struct zk_session *me, struct wait *wait)
 {
     char line[ZK_DETAILS_SIZE];
-    if (wait->node_sure) {
+    if (wait->node_exists) {
         hf__zk_ticket_queued(me, &wait->ticket);
         return;
     }
     size_t len = hf__zk_details_write(&me->self, wait->ticket.core_ticket,
                                       me->host->ops->now(me->host), 0, line);
-    wait->has_node = true;
+    wait->node_may_exist = true;
     wait->ticket.calls++;
     hf__zk_create(me->zk, wait->node, line, len, ZK_EPHEMERAL, wait_reply,
-                  &wait->ticket, CALL_NODE);
+                  &wait->ticket, REPLY_NODE);
 }
 
 static void probe_done(struct zk_session *me, struct kind_probe *probe, int rc,
@@ -243,7 +243,7 @@ static void gate_reply(struct zk_session *me, struct wait *wait,
     } else if (absent) {
         wait->ticket.calls++;
         hf__zk_children(me->zk, wait->folder, false, wait_reply, &wait->ticket,
-                        CALL_FOLDER);
+                        REPLY_FOLDER);
     } else if (wait->ticket.core_ticket->flags & HF_TICKET_TRY) {
         hf__zk_watcher_end(me, &wait->watcher);
         hf__zk_ticket_busy(me, &wait->ticket);
@@ -257,7 +257,7 @@ static void node_reply(struct zk_session *me, struct wait *wait,
                        const struct zk_reply *reply, const hf_error *why)
 {
     bool there = reply->error == ZK_OK || reply->error == ZK_NODEEXISTS;
-    wait->node_sure = there;
+    wait->node_exists = there;
     if (there)
         hf__zk_ticket_queued(me, &wait->ticket);
     else if (reply->error == ZK_NONODE) /* the folder went, and the latch with it */
@@ -266,8 +266,8 @@ static void node_reply(struct zk_session *me, struct wait *wait,
         wait_fail(me, wait, why);
 }
 
-static void left_reply(struct zk_session *me, struct wait *wait,
-                       const struct zk_reply *reply)
+static void delete_reply(struct zk_session *me, struct wait *wait,
+                         const struct zk_reply *reply)
 {
     bool there = reply && reply->error == ZK_OK;
     bool gone = reply && reply->error == ZK_NONODE;
@@ -288,17 +288,17 @@ static void wait_reply(void *session, void *subject, uint64_t word,
     wait->ticket.calls--;
     int rc = zk_reply_error(reply, gone, &why);
     bool absent = reply && reply->error == ZK_NONODE;
-    if (word == CALL_LEAVE) {
-        left_reply(me, wait, reply);
+    if (word == REPLY_DELETE) {
+        delete_reply(me, wait, reply);
     } else if (wait->ticket.withdrawing) {
         return; /* the answer to the delete, behind this one, ends it */
-    } else if (word == CALL_NODE && reply) {
+    } else if (word == REPLY_NODE && reply) {
         node_reply(me, wait, reply, &why);
     } else if (rc != 0 && !absent) {
-        if (word == CALL_GATE)
+        if (word == REPLY_GATE)
             hf__zk_watcher_drop(&wait->watcher);
         wait_fail(me, wait, &why);
-    } else if (word == CALL_GATE) {
+    } else if (word == REPLY_GATE) {
         gate_reply(me, wait, reply);
     } else {
         folder_reply(me, wait, reply);
@@ -314,16 +314,16 @@ static void wait_attempt(struct zk_session *me, struct zk_ticket *ticket)
 
 static void wait_withdraw(struct zk_session *me, struct zk_ticket *ticket)
 {
-    wait_leave(me, wait_of(ticket));
+    wait_delete(me, wait_of(ticket));
 }
 
 static void wait_up(struct zk_session *me, struct zk_ticket *ticket, bool fresh)
 {
     struct wait *wait = wait_of(ticket);
     if (fresh)
-        wait->has_node = wait->node_sure = false;
+        wait->node_may_exist = wait->node_exists = false;
     if (ticket->withdrawing)
-        wait_leave(me, wait);
+        wait_delete(me, wait);
     else
         wait_look(me, wait);
 }
@@ -331,7 +331,7 @@ static void wait_up(struct zk_session *me, struct zk_ticket *ticket, bool fresh)
 static void wait_expired(struct zk_session *me, struct zk_ticket *ticket)
 {
     (void)me;
-    wait_of(ticket)->has_node = wait_of(ticket)->node_sure = false;
+    wait_of(ticket)->node_may_exist = wait_of(ticket)->node_exists = false;
 }
 
 static void wait_done(struct zk_session *me, struct zk_ticket *ticket)

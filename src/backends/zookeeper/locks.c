@@ -22,8 +22,8 @@ enum { HINT_BUSY = 1 };
 struct lock {
     struct zk_ticket ticket;
     struct queue_node qnode;
-    bool trying;  /* not the first: leaves again, and then says busy */
-    bool peeking; /* looks before it goes in */
+    bool try_failed; /* not the first: leaves again, and then says busy */
+    bool peeking;    /* looks before it goes in */
     /* stay.moving: from a writer into a reader, and not known to be one. */
     struct hf_request *request; /* that asked for it; NULL if it was forgotten */
     struct kind_probe probe;
@@ -60,7 +60,7 @@ static void lock_queued(struct zk_session *me, struct queue_node *qnode)
 {
     struct lock *lock = lock_of_node(qnode);
     if (lock->ticket.core_ticket->flags & HF_TICKET_TRY) {
-        lock->trying = true;
+        lock->try_failed = true;
         hf__zk_queue_node_withdraw(me, qnode);
     } else {
         hf__zk_ticket_queued(me, &lock->ticket);
@@ -79,7 +79,7 @@ static void lock_withdrawn(struct zk_session *me, struct queue_node *qnode,
     struct lock *lock = lock_of_node(qnode);
     struct zk_ticket *ticket = &lock->ticket;
     hf_error why;
-    if (!lock->trying || ticket->withdrawing) {
+    if (!lock->try_failed || ticket->withdrawing) {
         hf__zk_ticket_withdrawn(me, ticket, answer);
     } else if (!zk_is_withdrawn(answer)) {
         hf__fail_code(&why, HF_EUNCERTAIN);
@@ -90,8 +90,8 @@ static void lock_withdrawn(struct zk_session *me, struct queue_node *qnode,
     }
 }
 
-static void probed(struct zk_session *me, struct kind_probe *probe, int rc,
-                   const hf_error *why)
+static void probe_done(struct zk_session *me, struct kind_probe *probe, int rc,
+                       const hf_error *why)
 {
     struct queue_node *qnode = &HF_CONTAINER(probe, struct lock, probe)->qnode;
     if (qnode->state != QUEUE_NODE_LISTING || qnode->withdrawing)
@@ -116,7 +116,7 @@ static bool lock_check(struct zk_session *me, struct queue_node *qnode,
     if (clash == KIND_MAYBE) {
         char folder[FOLDER_SIZE];
         hf__zk_folder_write(folder, core_ticket->name, core_ticket->name_len);
-        hf__zk_kind_probe(me, &lock->probe, folder, core_ticket->kind, probed);
+        hf__zk_kind_probe(me, &lock->probe, folder, core_ticket->kind, probe_done);
         return false;
     }
     if (clash != HF_LATCH && clash != HF_CELL)
@@ -136,9 +136,9 @@ static const struct queue_node_user lock_user = {
 
 /* ---- Attempts -------------------------------------------------------------------- */
 
-static void peek_done(void *session, void *subject, uint64_t word,
-                      const struct zk_reply *reply, int64_t sent_ns,
-                      const hf_error *why)
+static void peek_reply(void *session, void *subject, uint64_t word,
+                       const struct zk_reply *reply, int64_t sent_ns,
+                       const hf_error *why)
 {
     (void)word;
     (void)sent_ns;
@@ -171,14 +171,14 @@ static void peek(struct zk_session *me, struct lock *lock)
     lock->ticket.calls++;
     hf__zk_gather(me->zk);
     hf__zk_sync(me->zk, folder, NULL, NULL, 0);
-    hf__zk_children(me->zk, folder, false, peek_done, lock, 0);
+    hf__zk_children(me->zk, folder, false, peek_reply, lock, 0);
     hf__zk_flush(me->zk);
 }
 
 static void lock_start(struct zk_session *me, struct lock *lock)
 {
     const struct hf_ticket *core_ticket = lock->ticket.core_ticket;
-    lock->trying = false;
+    lock->try_failed = false;
     if ((core_ticket->flags & HF_TICKET_TRY) && core_ticket->hint == HINT_BUSY) {
         peek(me, lock);
         return;
@@ -219,8 +219,8 @@ static void lock_withdraw(struct zk_session *me, struct zk_ticket *ticket)
 
 /* ---- Downgrade ------------------------------------------------------------------- */
 
-static void turn_answer(struct zk_session *me, struct lock *lock, int rc,
-                        const hf_error *why)
+static void downgrade_answer(struct zk_session *me, struct lock *lock, int rc,
+                             const hf_error *why)
 {
     struct hf_request *request = lock->request;
     lock->request = NULL;
@@ -228,25 +228,25 @@ static void turn_answer(struct zk_session *me, struct lock *lock, int rc,
         me->host->ops->answered(me->host, request, rc, why);
 }
 
-static void turned(struct zk_session *me, struct lock *lock)
+static void downgrade_made(struct zk_session *me, struct lock *lock)
 {
     size_t len = strlen(lock->qnode.predecessor);
     memcpy(lock->qnode.path, lock->qnode.predecessor, len + 1);
     lock->qnode.form = NODE_READ;
     lock->ticket.kind = HF_READ;
     lock->ticket.downgrading = false;
-    turn_answer(me, lock, 0, NULL);
+    downgrade_answer(me, lock, 0, NULL);
 }
 
 /* Our own node is gone, and the new one is not there: the hold is lost. */
-static bool is_gone(const struct zk_reply *reply)
+static bool node_is_gone(const struct zk_reply *reply)
 {
     return reply && reply->error == ZK_NONODE;
 }
 
-static void turn_done(void *session, void *subject, uint64_t word,
-                      const struct zk_reply *reply, int64_t sent_ns,
-                      const hf_error *why)
+static void downgrade_reply(void *session, void *subject, uint64_t word,
+                            const struct zk_reply *reply, int64_t sent_ns,
+                            const hf_error *why)
 {
     (void)word;
     (void)sent_ns;
@@ -258,21 +258,21 @@ static void turn_done(void *session, void *subject, uint64_t word,
         return; /* withdrawn meanwhile */
     int rc = zk_reply_error(reply, why, &error);
     if (rc == 0 || (reply && reply->error == ZK_NODEEXISTS)) {
-        turned(me, lock);
-    } else if (is_gone(reply)) {
+        downgrade_made(me, lock);
+    } else if (node_is_gone(reply)) {
         lock->ticket.downgrading = false;
         hf__zk_ticket_lost(me, &lock->ticket);
         rc = hf__fail_code(&error, HF_ELOST);
-        turn_answer(me, lock, rc, &error);
+        downgrade_answer(me, lock, rc, &error);
     } else if (rc != HF_EUNCERTAIN) {
         lock->ticket.downgrading = false;
-        turn_answer(me, lock, rc, &error);
+        downgrade_answer(me, lock, rc, &error);
     }
     if (lock->ticket.held && !lock->ticket.downgrading)
         hf__zk_interest_watch(me, &lock->ticket);
 }
 
-static void turn_send(struct zk_session *me, struct lock *lock)
+static void downgrade_send(struct zk_session *me, struct lock *lock)
 {
     char data[ZK_DETAILS_SIZE];
     int64_t now = me->host->ops->now(me->host);
@@ -288,11 +288,11 @@ static void turn_send(struct zk_session *me, struct lock *lock)
         { .what = ZK_OP_DELETE, .path = lock->qnode.path, .version = -1 },
     };
     lock->ticket.calls++;
-    hf__zk_multi(me->zk, ops, 2, turn_done, lock, 0);
+    hf__zk_multi(me->zk, ops, 2, downgrade_reply, lock, 0);
 }
 
 /* The path of the reader's node goes where that of the one ahead was: nobody is. */
-static void write_reader(struct zk_session *me, struct lock *lock)
+static void reader_path_write(struct zk_session *me, struct lock *lock)
 {
     struct queue_node *qnode = &lock->qnode;
     struct node node;
@@ -317,13 +317,13 @@ void hf__zk_downgrade(struct zk_session *me, struct hf_request *request)
     }
     lock->request = request;
     if (ticket->kind == HF_READ) {
-        turn_answer(me, lock, 0, NULL);
+        downgrade_answer(me, lock, 0, NULL);
     } else if (!ticket->downgrading) {
         /* That node's end will not be the end of the hold. */
         hf__zk_watcher_end(me, &ticket->own_watcher);
-        write_reader(me, lock);
+        reader_path_write(me, lock);
         ticket->downgrading = true;
-        turn_send(me, lock);
+        downgrade_send(me, lock);
     }
 }
 
@@ -344,7 +344,7 @@ static void lock_up(struct zk_session *me, struct zk_ticket *ticket, bool fresh)
     (void)fresh;
     struct lock *lock = lock_of(ticket);
     if (lock->ticket.downgrading && !ticket->calls)
-        turn_send(me, lock);
+        downgrade_send(me, lock);
     if (lock->qnode.state != QUEUE_NODE_IDLE)
         hf__zk_queue_node_up(me, &lock->qnode);
     else if (ticket->core_ticket && !ticket->withdrawing && !ticket->lease_ended &&
@@ -360,9 +360,9 @@ static void lock_expired(struct zk_session *me, struct zk_ticket *ticket)
 {
     struct lock *lock = lock_of(ticket);
     hf_error why;
-    ticket->downgrading = lock->trying = false;
+    ticket->downgrading = lock->try_failed = false;
     hf__fail_code(&why, HF_ELOST);
-    turn_answer(me, lock, HF_ELOST, &why);
+    downgrade_answer(me, lock, HF_ELOST, &why);
     hf__zk_queue_node_expired(&lock->qnode);
 }
 
@@ -372,7 +372,7 @@ static void lock_done(struct zk_session *me, struct zk_ticket *ticket)
     hf_error why;
     hf__fail_code(&why, HF_ELOST);
     if (!me->closing)
-        turn_answer(me, lock, HF_ELOST, &why);
+        downgrade_answer(me, lock, HF_ELOST, &why);
     hf__zk_kind_probe_drop(me, &lock->probe);
     hf__zk_queue_node_done(me, &lock->qnode);
 }

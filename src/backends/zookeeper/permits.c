@@ -30,7 +30,7 @@ static void permit_leave_queue(struct zk_session *me, struct permit *permit)
 {
     hf__zk_watcher_end(me, &permit->watcher);
     hf__zk_kind_probe_drop(me, &permit->probe);
-    permit_turn(permit, PERMIT_QUEUE);
+    permit_set_state(permit, PERMIT_QUEUE);
     hf__zk_queue_node_withdraw(me, &permit->qnode);
 }
 
@@ -38,7 +38,7 @@ void hf__zk_permit_refuse(struct zk_session *me, struct permit *permit,
                           const hf_error *why)
 {
     hf__zk_watcher_end(me, &permit->watcher);
-    permit_turn(permit, PERMIT_QUEUE);
+    permit_set_state(permit, PERMIT_QUEUE);
     hf__zk_queue_node_refuse(me, &permit->qnode, why);
 }
 
@@ -50,7 +50,8 @@ void hf__zk_permit_pause(struct zk_session *me, struct permit *permit,
         hf__zk_session_retry_soon(me);
     copy.code = HF_EUNCERTAIN;
     if (permit->ticket.withdrawing)
-        hf__zk_ticket_withdrawn(me, &permit->ticket, zk_not_withdrawn(permit->unsure));
+        hf__zk_ticket_withdrawn(me, &permit->ticket,
+                                zk_not_withdrawn(permit->delete_unanswered));
     else if (!permit->ticket.answered)
         hf__zk_ticket_failed(me, &permit->ticket, &copy);
 }
@@ -67,7 +68,7 @@ static void qnode_admitted(struct zk_session *me, struct queue_node *qnode,
 {
     (void)since_ns;
     struct permit *permit = permit_of_node(qnode);
-    if (permit->state == PERMIT_LOOK && permit->first)
+    if (permit->state == PERMIT_LOOK && permit->was_first)
         return; /* the look that went out with the place is on its way */
     hf__zk_permit_look(me, permit, false);
 }
@@ -76,7 +77,7 @@ static void qnode_admitted(struct zk_session *me, struct queue_node *qnode,
 static void qnode_queued(struct zk_session *me, struct queue_node *qnode)
 {
     struct permit *permit = permit_of_node(qnode);
-    permit->first = false;
+    permit->was_first = false;
     if (!(permit->ticket.core_ticket->flags & HF_TICKET_TRY))
         hf__zk_ticket_queued(me, &permit->ticket);
     else if (permit->state != PERMIT_LOOK)
@@ -87,7 +88,7 @@ static void qnode_failed(struct zk_session *me, struct queue_node *qnode,
                          const hf_error *why)
 {
     struct permit *permit = permit_of_node(qnode);
-    permit_turn(permit, PERMIT_QUEUE);
+    permit_set_state(permit, PERMIT_QUEUE);
     hf__zk_ticket_failed(me, &permit->ticket, why);
 }
 
@@ -97,7 +98,7 @@ static void qnode_withdrawn(struct zk_session *me, struct queue_node *qnode,
     struct permit *permit = permit_of_node(qnode);
     if (permit->ticket.withdrawing)
         hf__zk_ticket_withdrawn(me, &permit->ticket, answer);
-    else if (zk_is_withdrawn(answer) && permit->tried)
+    else if (zk_is_withdrawn(answer) && permit->try_failed)
         hf__zk_ticket_busy(me, &permit->ticket);
 }
 
@@ -112,9 +113,9 @@ static const struct queue_node_user queue_node_user = {
 void hf__zk_permit_enter(struct zk_session *me, struct permit *permit)
 {
     struct hf_ticket *core_ticket = permit->ticket.core_ticket;
-    permit->alone = permit->tried = permit->qnode.queued_told = false;
+    permit->kind_checked = permit->try_failed = permit->qnode.queued_told = false;
     permit->ticket.answered = false;
-    permit_turn(permit, PERMIT_QUEUE);
+    permit_set_state(permit, PERMIT_QUEUE);
     hf__zk_gather(me->zk);
     hf__zk_queue_node_enter(me, &permit->qnode);
     if (ticket_of(core_ticket) == &permit->ticket &&
@@ -140,7 +141,7 @@ static void wait_for_room(struct zk_session *me, struct permit *permit)
         hf__zk_permit_look(me, permit, true);
         return;
     }
-    permit->state = PERMIT_ROOM;
+    permit->state = PERMIT_WAIT;
     if (!permit->ticket.answered)
         hf__zk_ticket_queued(me, &permit->ticket);
 }
@@ -148,21 +149,21 @@ static void wait_for_room(struct zk_session *me, struct permit *permit)
 static void decide(struct zk_session *me, struct permit *permit)
 {
     const struct hf_ticket *core_ticket = permit->ticket.core_ticket;
-    bool first = permit->first && permit->qnode.state == QUEUE_NODE_IN;
+    bool first = permit->was_first && permit->qnode.state == QUEUE_NODE_IN;
     bool other =
         permit->limit_state == LIMIT_THERE && permit->limit != core_ticket->limit;
-    permit->alone = true;
+    permit->kind_checked = true;
     if (other && permit->used > 0) {
         refuse_limit(me, permit);
     } else if (first && permit->used + core_ticket->permits <= core_ticket->limit) {
         hf__zk_permit_take(me, permit);
     } else if (core_ticket->flags & HF_TICKET_TRY) {
-        permit->tried = true;
+        permit->try_failed = true;
         permit_leave_queue(me, permit);
     } else if (first) {
         wait_for_room(me, permit);
     } else {
-        permit_turn(permit, PERMIT_QUEUE);
+        permit_set_state(permit, PERMIT_QUEUE);
         if (permit->qnode.state == QUEUE_NODE_IN)
             hf__zk_permit_look(me, permit, false);
     }
@@ -186,7 +187,8 @@ static void look_is_over(struct zk_session *me, struct permit *permit)
     enum queue_node_state state = permit->qnode.state;
     hf_error why;
     if (state != QUEUE_NODE_IN && state != QUEUE_NODE_WAITING) {
-        permit_turn(permit, PERMIT_QUEUE); /* too early: it makes its folder first */
+        permit_set_state(permit,
+                         PERMIT_QUEUE); /* too early: it makes its folder first */
     } else if (permit->clash == KIND_MAYBE) {
         hf__zk_kind_probe(me, &permit->probe, permit->folders.name, kind, probe_done);
     } else if (permit->clash) {
@@ -204,7 +206,7 @@ static void leases_fired(struct zk_session *me, struct watcher *watcher,
 {
     struct permit *permit = HF_CONTAINER(watcher, struct permit, watcher);
     (void)type;
-    if (permit->state == PERMIT_ROOM || permit->state == PERMIT_LOOK)
+    if (permit->state == PERMIT_WAIT || permit->state == PERMIT_LOOK)
         hf__zk_permit_look(me, permit, true);
 }
 
@@ -216,7 +218,7 @@ static void read_limit(struct permit *permit, enum layout layout,
     if (reply->error == ZK_OK)
         permit->limit_state = hf__zk_limit_read(layout, permit->ticket.kind,
                                                 &reply->data, &permit->limit);
-    if (permit->unlimited || reply->error == ZK_NOAUTH)
+    if (permit->limit_unwritable || reply->error == ZK_NOAUTH)
         permit->limit_state = LIMIT_FOREIGN;
 }
 
@@ -247,7 +249,7 @@ static void look_reply(void *session, void *subject, uint64_t word,
     enum look look = word & ((1 << LOOK_BITS) - 1);
     hf_error why;
     permit->ticket.calls--;
-    if (word >> LOOK_BITS != permit->turn)
+    if (word >> LOOK_BITS != permit->generation)
         return;
     bool read = reply && (reply->error == ZK_OK || reply->error == ZK_NONODE);
     if (look == LOOK_LEASES && permit->watching && !(reply && reply->error == ZK_OK))
@@ -258,7 +260,7 @@ static void look_reply(void *session, void *subject, uint64_t word,
         permit->clash = hf__zk_kind_clash(me->layout, reply->names, reply->count,
                                           permit->ticket.kind);
     } else if (look == LOOK_LEASES && read) {
-        permit->missing = reply->error == ZK_NONODE;
+        permit->leases_missing = reply->error == ZK_NONODE;
         hf__zk_permit_count(permit, me->layout, reply);
         look_is_over(me, permit);
     } else if (look == LOOK_LEASES) {
@@ -277,21 +279,22 @@ static void look_send(struct permit *permit,
 {
     permit->ticket.calls++;
     call(zk, path, watch, look_reply, &permit->ticket,
-         (uint64_t)permit->turn << LOOK_BITS | look);
+         (uint64_t)permit->generation << LOOK_BITS | look);
 }
 
 /* Answers inside the calls only say that there is no connection; none ends the stay. */
 void hf__zk_permit_look(struct zk_session *me, struct permit *permit, bool watch)
 {
     const struct lease_folders *at = &permit->folders;
-    permit_turn(permit, PERMIT_LOOK);
+    permit_set_state(permit, PERMIT_LOOK);
     permit->watching = watch;
-    permit->first = permit->qnode.state == QUEUE_NODE_IN || !permit->qnode.queued_told;
+    permit->was_first =
+        permit->qnode.state == QUEUE_NODE_IN || !permit->qnode.queued_told;
     permit->clash = 0;
     if (watch)
         hf__zk_watcher_set(me, &permit->watcher, at->leases, leases_fired);
     hf__zk_gather(me->zk);
-    if (!permit->alone)
+    if (!permit->kind_checked)
         look_send(permit, hf__zk_children, me->zk, at->name, false, LOOK_FOLDER);
     look_send(permit, hf__zk_get, me->zk, at->base, false, LOOK_LIMIT);
     look_send(permit, hf__zk_children, me->zk, at->leases, watch, LOOK_LEASES);
@@ -320,7 +323,7 @@ static void permit_withdraw(struct zk_session *me, struct zk_ticket *ticket)
         break;
     case PERMIT_TAKE: /* its answer tells what to give back */
         break;
-    case PERMIT_UNSURE:
+    case PERMIT_UNKNOWN:
         hf__zk_permit_find(me, permit);
         break;
     case PERMIT_CHECK:
@@ -330,8 +333,8 @@ static void permit_withdraw(struct zk_session *me, struct zk_ticket *ticket)
     case PERMIT_HELD:
         hf__zk_permit_release(me, permit);
         break;
-    case PERMIT_GIVE:
-        if (permit->left == 0)
+    case PERMIT_RELEASE:
+        if (permit->replies_due == 0)
             hf__zk_permit_release(me, permit);
         break;
     default:
@@ -343,11 +346,11 @@ static void permit_up(struct zk_session *me, struct zk_ticket *ticket, bool fres
 {
     struct permit *permit = permit_of(ticket);
     (void)fresh;
-    if (permit->state == PERMIT_UNSURE)
+    if (permit->state == PERMIT_UNKNOWN)
         hf__zk_permit_find(me, permit);
-    else if (permit->state == PERMIT_GIVE && permit->left == 0)
+    else if (permit->state == PERMIT_RELEASE && permit->replies_due == 0)
         hf__zk_permit_release(me, permit);
-    else if (permit->state > PERMIT_ROOM || ticket->lease_ended)
+    else if (permit->state > PERMIT_WAIT || ticket->lease_ended)
         return;
     else if (permit->qnode.state != QUEUE_NODE_IDLE &&
              permit->qnode.state != QUEUE_NODE_IN)
@@ -366,10 +369,10 @@ static void permit_expired(struct zk_session *me, struct zk_ticket *ticket)
     hf__zk_queue_node_expired(&permit->qnode);
     hf__zk_watcher_drop(&permit->watcher);
     hf__zk_kind_probe_drop(me, &permit->probe);
-    permit_turn(permit, PERMIT_NONE);
-    permit->count = permit->left = 0;
-    permit->tried = permit->unsure = false;
-    permit->verdict.code = 0;
+    permit_set_state(permit, PERMIT_NONE);
+    permit->count = permit->replies_due = 0;
+    permit->try_failed = permit->delete_unanswered = false;
+    permit->refusal.code = 0;
 }
 
 static void permit_done(struct zk_session *me, struct zk_ticket *ticket)

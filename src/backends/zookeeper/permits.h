@@ -20,43 +20,44 @@ enum permit_state {
     PERMIT_NONE = 0, /* nothing is there, or nothing any more */
     PERMIT_QUEUE,
     PERMIT_LOOK,
-    PERMIT_ROOM,
+    PERMIT_WAIT,
     PERMIT_TAKE,
-    PERMIT_UNSURE,
+    PERMIT_UNKNOWN,
     PERMIT_CHECK,
     PERMIT_HELD,
-    PERMIT_GIVE,
+    PERMIT_RELEASE,
 };
 
 struct permit {
     struct zk_ticket ticket;
     struct queue_node qnode;
-    struct watcher watcher; /* of the leases */
+    struct watcher watcher; /* of the folder of leases */
     struct kind_probe probe;
     struct lease_folders folders;
     enum permit_state state;
-    uint32_t turn; /* answers of former turns are of no interest */
+    uint32_t generation; /* replies to requests of an earlier one are dropped */
 
-    bool first;           /* the look was sent when nobody was before us */
-    bool watching;        /* the look has set a watch */
-    bool alone;           /* the name serves no other kind */
-    bool missing;         /* the folder of leases is */
-    bool unlimited;       /* the limit is not to be written: no right to */
-    bool tried;           /* leaves because it was a mere try */
-    hf_error verdict;     /* in PERMIT_GIVE: code 0, or why it cannot be held */
-    int32_t clash;        /* what hf__zk_kind_clash() said */
-    uint8_t rounds;       /* of taking that came to nothing */
-    int32_t folder_error; /* when the folder of leases was made */
+    bool was_first;        /* no ticket was before ours when the look was sent */
+    bool watching;         /* the look has set a watch */
+    bool kind_checked;     /* no other kind uses the name */
+    bool leases_missing;   /* the folder of leases does not exist */
+    bool limit_unwritable; /* the server does not let us write the limit */
+    bool try_failed;       /* a try without room: withdraw, then say busy */
+    hf_error refusal;      /* in PERMIT_RELEASE: why it cannot be held; code 0: none */
+    int32_t clash;         /* what hf__zk_kind_clash() returned */
+    uint8_t retries;       /* of the take */
+    int32_t folder_error;  /* of the request that made the folder of leases */
 
-    uint64_t used;
+    uint64_t used; /* permits, by the last listing of the leases */
     enum limit_state limit_state;
     uint32_t limit;
     int32_t limit_version;
 
-    uint32_t permits, nodes;  /* wanted, and how many nodes that takes */
-    uint32_t count;           /* leases that we have */
-    uint32_t left;            /* deletes to be answered */
-    bool some, doubt, unsure; /* of these: one was there; one got no answer; before */
+    uint32_t permits, nodes; /* asked for, and how many nodes that takes */
+    uint32_t count;          /* leases that we have */
+    uint32_t replies_due;    /* to the deletes of the release; of these: */
+    bool deleted_some, delete_failed;
+    bool delete_unanswered; /* in this release or an earlier one */
     char (*names)[NODE_SIZE];
     char *node; /* path of the first lease */
 };
@@ -66,10 +67,10 @@ static inline struct permit *permit_of(struct zk_ticket *ticket)
     return HF_CONTAINER(ticket, struct permit, ticket);
 }
 
-static inline void permit_turn(struct permit *permit, enum permit_state state)
+static inline void permit_set_state(struct permit *permit, enum permit_state state)
 {
     permit->state = state;
-    permit->turn++;
+    permit->generation++;
 }
 
 /* ---- permits.c ------------------------------------------------------------------- */

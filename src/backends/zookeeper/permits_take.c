@@ -17,7 +17,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { ROUNDS = 50, TAKE_OPS = LEASE_NODES + 2 };
+enum { RETRIES = 50, TAKE_OPS = LEASE_NODES + 2 };
 
 static zk_done take_reply, find_reply, owner_reply;
 
@@ -25,7 +25,7 @@ static zk_done take_reply, find_reply, owner_reply;
 static bool reply_is_due(struct permit *permit, uint64_t word)
 {
     permit->ticket.calls--;
-    return word == permit->turn;
+    return word == permit->generation;
 }
 
 static void node_path(const struct permit *permit, uint32_t index, char path[PATH_SIZE])
@@ -38,7 +38,7 @@ static void node_path(const struct permit *permit, uint32_t index, char path[PAT
 /* The leases are there, and no other kind is. */
 static void permit_granted(struct zk_session *me, struct permit *permit)
 {
-    permit_turn(permit, PERMIT_HELD);
+    permit_set_state(permit, PERMIT_HELD);
     hf__zk_ticket_granted(me, &permit->ticket, permit->node, permit->ticket.token,
                           permit->ticket.since_ns);
 }
@@ -47,7 +47,7 @@ static void permit_granted(struct zk_session *me, struct permit *permit)
 static void permit_clashes(struct zk_session *me, struct permit *permit,
                            const hf_error *why)
 {
-    permit->verdict = *why;
+    permit->refusal = *why;
     hf__zk_permit_release(me, permit);
 }
 
@@ -55,7 +55,7 @@ static void permit_clashes(struct zk_session *me, struct permit *permit,
 static void check_failed(struct zk_session *me, struct permit *permit,
                          const hf_error *why)
 {
-    permit_turn(permit, PERMIT_UNSURE);
+    permit_set_state(permit, PERMIT_UNKNOWN);
     hf__zk_permit_pause(me, permit, why);
 }
 
@@ -81,7 +81,7 @@ static void check_reply(void *session, void *subject, uint64_t word,
     int32_t kind = permit->ticket.kind, clash;
     hf_error why;
     permit->ticket.calls--;
-    if (word != permit->turn || permit->state != PERMIT_CHECK)
+    if (word != permit->generation || permit->state != PERMIT_CHECK)
         return;
     if (!reply) {
         check_failed(me, permit, gone);
@@ -102,7 +102,7 @@ static void check_send(struct zk_session *me, struct permit *permit)
 {
     permit->ticket.calls++;
     hf__zk_children(me->zk, permit->folders.name, false, check_reply, &permit->ticket,
-                    permit->turn);
+                    permit->generation);
 }
 
 /* The leases are ours. The look at the name is behind the take in the same flight, or
@@ -114,7 +114,7 @@ static void permit_taken(struct zk_session *me, struct permit *permit, uint64_t 
     hf__zk_watcher_end(me, &permit->watcher);
     hf__zk_queue_node_forget(me, &permit->qnode);
     permit->state = PERMIT_CHECK;
-    permit->rounds = 0;
+    permit->retries = 0;
     permit->ticket.token = token;
     permit->ticket.since_ns = since_ns;
     snprintf(permit->node, len, "%s/%s", permit->folders.leases, permit->names[0]);
@@ -129,7 +129,7 @@ static bool take_is_off(struct zk_session *me, struct permit *permit)
 {
     if (!permit->ticket.withdrawing)
         return false;
-    permit_turn(permit, PERMIT_QUEUE);
+    permit_set_state(permit, PERMIT_QUEUE);
     hf__zk_queue_node_withdraw(me, &permit->qnode);
     return true;
 }
@@ -180,16 +180,16 @@ static void take_failed(struct zk_session *me, struct permit *permit,
     bool at_limit = limit && failed == 0, at_place = failed + 1 == reply->count;
     bool absent = reply->error == ZK_NONODE;
     bool known = at_limit || absent || reply->error == ZK_NODEEXISTS;
-    if (permit->rounds++ == ROUNDS || !known) {
+    if (permit->retries++ == RETRIES || !known) {
         take_hopeless(me, permit, reply->error);
     } else if (at_limit) {
-        permit->unlimited |= reply->error == ZK_NOAUTH;
+        permit->limit_unwritable |= reply->error == ZK_NOAUTH;
         hf__zk_permit_look(me, permit, false);
     } else if (at_place && absent) { /* deleted by hand */
         hf__zk_queue_node_forget(me, &permit->qnode);
         hf__zk_permit_enter(me, permit);
     } else if (absent) {
-        permit->missing = true;
+        permit->leases_missing = true;
         hf__zk_permit_take(me, permit);
     } else {
         hf__zk_permit_find(me, permit);
@@ -207,7 +207,7 @@ static void take_reply(void *session, void *subject, uint64_t word,
     if (!reply_is_due(permit, word))
         return;
     if (!reply && gone->code == HF_EUNCERTAIN) {
-        permit->state = PERMIT_UNSURE;
+        permit->state = PERMIT_UNKNOWN;
         hf__zk_permit_pause(me, permit, gone);
     } else if (reply && reply->error == ZK_OK) {
         keep_names(permit, reply->paths + limit, reply->count - 1 - limit);
@@ -274,7 +274,7 @@ void hf__zk_permit_take(struct zk_session *me, struct permit *permit)
     }
     size_t count = 0, len = hf__zk_details_write(&me->self, permit->ticket.core_ticket,
                                                  me->host->ops->now(me->host), 0, line);
-    permit_turn(permit, PERMIT_TAKE);
+    permit_set_state(permit, PERMIT_TAKE);
     if (permit->limit_state != LIMIT_FOREIGN)
         op_for_limit(me, permit, &ops[count++], text);
     ops_for_leases(me, permit, ops + count, paths, room, line, len);
@@ -283,14 +283,15 @@ void hf__zk_permit_take(struct zk_session *me, struct permit *permit)
                                    .path = permit->qnode.path,
                                    .version = -1 };
     hf__zk_gather(me->zk);
-    if (permit->missing) { /* in one flight: an empty folder may be gone in a moment */
+    if (permit
+            ->leases_missing) { /* in one flight: an empty folder may be gone in a moment */
         permit->ticket.calls++;
         hf__zk_make_folder(me->zk, permit->folders.leases, folder_made, &permit->ticket,
                            0);
     }
-    permit->missing = false;
+    permit->leases_missing = false;
     permit->ticket.calls++;
-    hf__zk_multi(me->zk, ops, count, take_reply, &permit->ticket, permit->turn);
+    hf__zk_multi(me->zk, ops, count, take_reply, &permit->ticket, permit->generation);
     check_send(me, permit);
     hf__zk_flush(me->zk);
     hf__free(paths);
@@ -299,7 +300,7 @@ void hf__zk_permit_take(struct zk_session *me, struct permit *permit)
 /* ---- Finding --------------------------------------------------------------------- */
 
 /* It was not carried out, and cannot be any more: the sync has seen to that. */
-static void not_taken(struct zk_session *me, struct permit *permit)
+static void take_not_done(struct zk_session *me, struct permit *permit)
 {
     permit->count = 0;
     if (take_is_off(me, permit))
@@ -326,7 +327,7 @@ static void owner_reply(void *session, void *subject, uint64_t word,
             node_path(permit, i, path);
             hf__zk_orphan_node_add(me, path, strlen(path));
         }
-        not_taken(me, permit);
+        take_not_done(me, permit);
     }
 }
 
@@ -348,30 +349,31 @@ static void find_reply(void *session, void *subject, uint64_t word,
     }
     hf__zk_permit_count(permit, me->layout, reply);
     if (permit->count < permit->nodes) { /* all of them, or none */
-        not_taken(me, permit);
+        take_not_done(me, permit);
         return;
     }
     node_path(permit, 0, path);
     permit->ticket.calls++;
-    hf__zk_exists(me->zk, path, false, owner_reply, &permit->ticket, permit->turn);
+    hf__zk_exists(me->zk, path, false, owner_reply, &permit->ticket,
+                  permit->generation);
 }
 
 void hf__zk_permit_find(struct zk_session *me, struct permit *permit)
 {
-    permit_turn(permit, PERMIT_UNSURE);
+    permit_set_state(permit, PERMIT_UNKNOWN);
     hf__zk_gather(me->zk);
     hf__zk_sync(me->zk, permit->folders.leases, NULL, NULL, 0);
     permit->ticket.calls++;
     hf__zk_children(me->zk, permit->folders.leases, false, find_reply, &permit->ticket,
-                    permit->turn);
+                    permit->generation);
     hf__zk_flush(me->zk);
 }
 
 /* ---- Giving back ----------------------------------------------------------------- */
 
-static void give_reply(void *session, void *subject, uint64_t word,
-                       const struct zk_reply *reply, int64_t sent_ns,
-                       const hf_error *gone)
+static void release_reply(void *session, void *subject, uint64_t word,
+                          const struct zk_reply *reply, int64_t sent_ns,
+                          const hf_error *gone)
 {
     (void)sent_ns;
     struct zk_session *me = session;
@@ -379,40 +381,42 @@ static void give_reply(void *session, void *subject, uint64_t word,
     if (!reply_is_due(permit, word))
         return;
     bool known = reply && (reply->error == ZK_OK || reply->error == ZK_NONODE);
-    permit->some |= reply && reply->error == ZK_OK;
-    permit->doubt |= !known;
-    permit->unsure |= !reply && gone->code == HF_EUNCERTAIN;
-    if (--permit->left > 0)
+    permit->deleted_some |= reply && reply->error == ZK_OK;
+    permit->delete_failed |= !known;
+    permit->delete_unanswered |= !reply && gone->code == HF_EUNCERTAIN;
+    if (--permit->replies_due > 0)
         return;
-    if (permit->doubt) {
+    if (permit->delete_failed) {
         if (hf__zk_is_up(me->zk))
             hf__zk_session_retry_soon(me);
-        hf__zk_ticket_withdrawn(me, &permit->ticket, zk_not_withdrawn(permit->unsure));
+        hf__zk_ticket_withdrawn(me, &permit->ticket,
+                                zk_not_withdrawn(permit->delete_unanswered));
         return;
     }
-    permit_turn(permit, PERMIT_NONE);
+    permit_set_state(permit, PERMIT_NONE);
     permit->count = 0;
-    hf_error verdict = permit->verdict; /* which ends with the stay */
-    if (verdict.code && !permit->ticket.withdrawing)
-        hf__zk_ticket_failed(me, &permit->ticket, &verdict);
+    hf_error refusal = permit->refusal; /* which ends with the stay */
+    if (refusal.code && !permit->ticket.withdrawing)
+        hf__zk_ticket_failed(me, &permit->ticket, &refusal);
     else
-        hf__zk_ticket_withdrawn(me, &permit->ticket,
-                                permit->some || permit->unsure ? HF_WITHDRAWN
-                                                               : HF_GONE);
+        hf__zk_ticket_withdrawn(
+            me, &permit->ticket,
+            permit->deleted_some || permit->delete_unanswered ? HF_WITHDRAWN : HF_GONE);
 }
 
 /* Answers inside the calls are "no connection", and leave the stay where it is. */
 void hf__zk_permit_release(struct zk_session *me, struct permit *permit)
 {
     char path[PATH_SIZE];
-    permit_turn(permit, PERMIT_GIVE);
-    permit->doubt = false;
-    permit->left = permit->count;
+    permit_set_state(permit, PERMIT_RELEASE);
+    permit->delete_failed = false;
+    permit->replies_due = permit->count;
     permit->ticket.calls += permit->count;
     hf__zk_gather(me->zk);
     for (uint32_t i = 0; i < permit->count; i++) {
         node_path(permit, i, path);
-        hf__zk_delete(me->zk, path, -1, give_reply, &permit->ticket, permit->turn);
+        hf__zk_delete(me->zk, path, -1, release_reply, &permit->ticket,
+                      permit->generation);
     }
     hf__zk_flush(me->zk);
 }

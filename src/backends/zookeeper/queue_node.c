@@ -29,7 +29,7 @@
 
 /* Of building parents, or clearing up, that come to nothing. Servers that remove empty
  * containers may well do so between two of our requests, and often. */
-enum { ROUNDS = 100 };
+enum { RETRIES = 100 };
 
 static void recover_send(struct zk_session *me, struct queue_node *qnode);
 static void delete_send(struct zk_session *me, struct queue_node *qnode);
@@ -227,7 +227,7 @@ static void parents_missing(struct zk_session *me, struct queue_node *qnode)
     hf_error why;
     int32_t error = qnode->parents_error;
     bool refused = error != ZK_OK && error != ZK_NODEEXISTS && error != ZK_NONODE;
-    if (qnode->withdrawing || ++qnode->retries > ROUNDS || refused) {
+    if (qnode->withdrawing || ++qnode->retries > RETRIES || refused) {
         struct zk_reply reply = { .error = refused ? error : ZK_NONODE };
         hf__zk_server_error(&reply, &why);
         qnode_fail(me, qnode, &why);
@@ -341,7 +341,7 @@ static void owner_done(void *session, void *subject, uint64_t word,
             delete_send(me, qnode);
         else
             hf__zk_queue_node_list(me, qnode);
-    } else if (++qnode->retries > ROUNDS) {
+    } else if (++qnode->retries > RETRIES) {
         hf__fail(&error, HF_EREFUSED, "a node of a former session cannot be deleted");
         qnode->retries = 0;
         hf__zk_queue_node_pause(me, qnode, &error);

@@ -26,7 +26,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { ROUNDS = 100, ID_DIGITS = 32 };
+enum { RETRIES = 100, ID_DIGITS = 32 };
 
 enum single_state {
     SINGLE_IDLE = 0,
@@ -34,17 +34,17 @@ enum single_state {
     SINGLE_LOOKING, /* at whoever has it; also when a create was not answered */
     SINGLE_WAITING,
     SINGLE_HELD,
-    SINGLE_LEAVING,
+    SINGLE_DELETING,
 };
 
 struct single {
     struct zk_ticket ticket;
     enum single_state state;
-    bool flying; /* its answer is to come */
-    bool maybe;  /* a node of ours may be there */
-    bool tried;  /* a delete may have got there */
-    uint8_t rounds;
-    uint32_t turn;
+    bool reply_due;        /* its answer is to come */
+    bool may_exist;        /* a node of ours may be there */
+    bool may_have_deleted; /* a delete may have got there */
+    uint8_t retries;
+    uint32_t generation;
     struct watcher watcher;
     char *path;
 };
@@ -57,16 +57,16 @@ static struct single *single_of(struct zk_ticket *ticket)
     return HF_CONTAINER(ticket, struct single, ticket);
 }
 
-static void begin(struct single *single, enum single_state state)
+static void single_begin(struct single *single, enum single_state state)
 {
     single->state = state;
-    single->flying = true;
-    single->turn++;
+    single->reply_due = true;
+    single->generation++;
     single->ticket.calls++;
 }
 
 /* Core has withdrawn it, or its lease is over: all that is left to do is to leave. */
-static bool leaves(const struct single *single)
+static bool is_withdrawing(const struct single *single)
 {
     return single->ticket.withdrawing || single->ticket.lease_ended;
 }
@@ -74,22 +74,24 @@ static bool leaves(const struct single *single)
 static bool reply_is_due(struct single *single, uint64_t word)
 {
     single->ticket.calls--;
-    if ((uint32_t)word != single->turn)
+    if ((uint32_t)word != single->generation)
         return false;
-    single->flying = false;
+    single->reply_due = false;
     return true;
 }
 
 /* No answer, or one that does not help. single_up() goes on. */
-static void pause(struct zk_session *me, struct single *single, const hf_error *why)
+static void single_pause(struct zk_session *me, struct single *single,
+                         const hf_error *why)
 {
     hf_error copy = *why;
-    if (single->maybe)
+    if (single->may_exist)
         copy.code = HF_EUNCERTAIN;
     if (hf__zk_is_up(me->zk))
         hf__zk_session_retry_soon(me);
     if (single->ticket.withdrawing)
-        hf__zk_ticket_withdrawn(me, &single->ticket, zk_not_withdrawn(single->maybe));
+        hf__zk_ticket_withdrawn(me, &single->ticket,
+                                zk_not_withdrawn(single->may_exist));
     else if (!single->ticket.answered)
         hf__zk_ticket_failed(me, &single->ticket, &copy);
 }
@@ -97,12 +99,12 @@ static void pause(struct zk_session *me, struct single *single, const hf_error *
 /* ---- Leaving --------------------------------------------------------------------- */
 
 /* Nothing of ours is on the server any more. */
-static void left(struct zk_session *me, struct single *single)
+static void single_withdrawn(struct zk_session *me, struct single *single)
 {
     single->state = SINGLE_IDLE;
-    single->maybe = false;
+    single->may_exist = false;
     hf__zk_ticket_withdrawn(me, &single->ticket,
-                            single->tried ? HF_WITHDRAWN : HF_GONE);
+                            single->may_have_deleted ? HF_WITHDRAWN : HF_GONE);
 }
 
 static void delete_done(void *session, void *subject, uint64_t word,
@@ -116,36 +118,36 @@ static void delete_done(void *session, void *subject, uint64_t word,
     if (!reply_is_due(single, word))
         return;
     if (reply && (reply->error == ZK_OK || reply->error == ZK_NONODE)) {
-        single->tried |= reply->error == ZK_OK;
-        left(me, single);
+        single->may_have_deleted |= reply->error == ZK_OK;
+        single_withdrawn(me, single);
         return;
     }
     if (zk_reply_error(reply, why, &error) == HF_EUNCERTAIN) {
-        single->maybe = single->tried = true;
+        single->may_exist = single->may_have_deleted = true;
         single->state = SINGLE_LOOKING;
     }
-    pause(me, single, &error);
+    single_pause(me, single, &error);
 }
 
 static void delete_send(struct zk_session *me, struct single *single)
 {
-    begin(single, SINGLE_LEAVING);
-    hf__zk_delete(me->zk, single->path, -1, delete_done, single, single->turn);
+    single_begin(single, SINGLE_DELETING);
+    hf__zk_delete(me->zk, single->path, -1, delete_done, single, single->generation);
 }
 
 static void single_withdraw(struct zk_session *me, struct zk_ticket *ticket)
 {
     struct single *single = single_of(ticket);
     hf__zk_watcher_end(me, &single->watcher);
-    if (single->flying)
+    if (single->reply_due)
         return; /* its answer tells */
     bool held = single->state == SINGLE_HELD && !ticket->node_gone;
-    if (held || single->state == SINGLE_LEAVING)
+    if (held || single->state == SINGLE_DELETING)
         delete_send(me, single);
-    else if (single->maybe)
+    else if (single->may_exist)
         look_send(me, single);
     else
-        left(me, single);
+        single_withdrawn(me, single);
 }
 
 /* ---- Looking --------------------------------------------------------------------- */
@@ -165,27 +167,27 @@ static bool is_ours(const struct zk_session *me, const struct single *single,
     return memcmp(reply->data.at + reply->data.len - ID_DIGITS, id, ID_DIGITS) == 0;
 }
 
-static void held(struct zk_session *me, struct single *single, int64_t czxid,
-                 int64_t since_ns)
+static void single_held(struct zk_session *me, struct single *single, int64_t czxid,
+                        int64_t since_ns)
 {
     single->state = SINGLE_HELD;
-    single->maybe = single->tried = false;
+    single->may_exist = single->may_have_deleted = false;
     hf__zk_watcher_end(me, &single->watcher);
-    if (leaves(single))
+    if (is_withdrawing(single))
         delete_send(me, single);
     else
         hf__zk_ticket_granted(me, &single->ticket, single->path, (uint64_t)czxid,
                               since_ns);
 }
 
-static void taken(struct zk_session *me, struct single *single)
+static void single_taken(struct zk_session *me, struct single *single)
 {
     struct zk_ticket *ticket = &single->ticket;
-    single->maybe = false;
+    single->may_exist = false;
     single->state = SINGLE_WAITING;
-    if (leaves(single)) {
+    if (is_withdrawing(single)) {
         hf__zk_watcher_end(me, &single->watcher);
-        left(me, single);
+        single_withdrawn(me, single);
         return;
     }
     if (ticket->core_ticket->flags & HF_TICKET_TRY) {
@@ -210,35 +212,35 @@ static void look_done(void *session, void *subject, uint64_t word,
     if (!reply_is_due(single, word))
         return;
     if (reply && reply->error == ZK_OK && is_ours(me, single, reply)) {
-        held(me, single, reply->stat.czxid, sent_ns);
+        single_held(me, single, reply->stat.czxid, sent_ns);
     } else if (reply && reply->error == ZK_OK && reply->stat.ephemeral_owner) {
-        taken(me, single);
+        single_taken(me, single);
     } else if (reply && reply->error == ZK_OK) {
         hf__zk_watcher_end(me, &single->watcher);
         hf__fail(&error, HF_EMISMATCH, "the name is a node that does not end");
-        if (leaves(single))
-            left(me, single);
+        if (is_withdrawing(single))
+            single_withdrawn(me, single);
         else
             hf__zk_ticket_failed(me, &single->ticket, &error);
     } else {
         hf__zk_watcher_drop(&single->watcher);
         if (reply && reply->error == ZK_NONODE) {
-            if (leaves(single)) {
-                left(me, single);
+            if (is_withdrawing(single)) {
+                single_withdrawn(me, single);
             } else {
-                single->maybe = false;
+                single->may_exist = false;
                 create_send(me, single);
             }
             return;
         }
         zk_reply_error(reply, why, &error);
-        pause(me, single, &error);
+        single_pause(me, single, &error);
     }
 }
 
 /* May come for the watch of another one of us, before our own is set: taken() looks. */
-static void fired(struct zk_session *me, struct watcher *watcher,
-                  enum zk_event_type type)
+static void single_fired(struct zk_session *me, struct watcher *watcher,
+                         enum zk_event_type type)
 {
     struct single *single = HF_CONTAINER(watcher, struct single, watcher);
     if (single->state != SINGLE_WAITING)
@@ -251,12 +253,12 @@ static void fired(struct zk_session *me, struct watcher *watcher,
 
 static void look_send(struct zk_session *me, struct single *single)
 {
-    begin(single, SINGLE_LOOKING);
+    single_begin(single, SINGLE_LOOKING);
     hf__zk_gather(me->zk);
-    if (single->maybe)
+    if (single->may_exist)
         hf__zk_sync(me->zk, single->path, NULL, NULL, 0);
-    hf__zk_watcher_set(me, &single->watcher, single->path, fired);
-    hf__zk_get(me->zk, single->path, true, look_done, single, single->turn);
+    hf__zk_watcher_set(me, &single->watcher, single->path, single_fired);
+    hf__zk_get(me->zk, single->path, true, look_done, single, single->generation);
     hf__zk_flush(me->zk);
 }
 
@@ -273,18 +275,19 @@ static void create_done(void *session, void *subject, uint64_t word,
     if (!reply_is_due(single, word))
         return;
     if (reply && reply->error == ZK_OK) {
-        held(me, single, reply->stat.czxid ? reply->stat.czxid : reply->zxid, sent_ns);
+        single_held(me, single, reply->stat.czxid ? reply->stat.czxid : reply->zxid,
+                    sent_ns);
     } else if (reply && reply->error == ZK_NODEEXISTS) {
         look_send(me, single);
-    } else if (reply && reply->error == ZK_NONODE && !leaves(single) &&
-               ++single->rounds <= ROUNDS) {
+    } else if (reply && reply->error == ZK_NONODE && !is_withdrawing(single) &&
+               ++single->retries <= RETRIES) {
         create_send(me, single);
     } else {
         int rc = zk_reply_error(reply, why, &error);
-        single->maybe |= rc == HF_EUNCERTAIN;
-        single->state = single->maybe ? SINGLE_LOOKING : SINGLE_IDLE;
-        if (single->maybe || rc == HF_EUNREACHABLE)
-            pause(me, single, &error);
+        single->may_exist |= rc == HF_EUNCERTAIN;
+        single->state = single->may_exist ? SINGLE_LOOKING : SINGLE_IDLE;
+        if (single->may_exist || rc == HF_EUNREACHABLE)
+            single_pause(me, single, &error);
         else if (ticket->withdrawing)
             hf__zk_ticket_withdrawn(me, ticket, HF_GONE);
         else
@@ -300,13 +303,13 @@ static void create_send(struct zk_session *me, struct single *single)
         hf__zk_details_write(&me->self, single->ticket.core_ticket, now, 0, data);
     memcpy(data + len, " id=", sizeof(" id="));
     hf__hex_encode(&single->ticket.id, sizeof(single->ticket.id), data + len + 4);
-    begin(single, SINGLE_CREATING);
+    single_begin(single, SINGLE_CREATING);
     hf__zk_gather(me->zk);
-    if (single->rounds > 0)
+    if (single->retries > 0)
         hf__zk_make_folder(me->zk, "/", NULL, NULL,
                            0); /* the chroot is all there can be */
     hf__zk_create(me->zk, single->path, data, len + 4 + ID_DIGITS, ZK_EPHEMERAL,
-                  create_done, single, single->turn);
+                  create_done, single, single->generation);
     hf__zk_flush(me->zk);
 }
 
@@ -323,7 +326,7 @@ static void single_attempt_again(struct zk_session *me, struct zk_ticket *ticket
     else if (single->state == SINGLE_IDLE)
         create_send(me, single);
     else if (!hf__zk_is_up(me->zk)) {
-        hf__fail(&why, single->maybe ? HF_EUNCERTAIN : HF_EUNREACHABLE,
+        hf__fail(&why, single->may_exist ? HF_EUNCERTAIN : HF_EUNREACHABLE,
                  "there is no connection to ZooKeeper");
         hf__zk_ticket_failed(me, ticket, &why);
     } else if (ticket->answered) {
@@ -335,9 +338,9 @@ static void single_up(struct zk_session *me, struct zk_ticket *ticket, bool fres
 {
     (void)fresh;
     struct single *single = single_of(ticket);
-    if (single->flying)
+    if (single->reply_due)
         return;
-    if (single->state == SINGLE_LEAVING)
+    if (single->state == SINGLE_DELETING)
         delete_send(me, single);
     else if (single->state == SINGLE_LOOKING || single->state == SINGLE_WAITING)
         look_send(me, single);
@@ -356,8 +359,8 @@ static void single_expired(struct zk_session *me, struct zk_ticket *ticket)
     struct single *single = single_of(ticket);
     hf__zk_watcher_drop(&single->watcher);
     single->state = SINGLE_IDLE;
-    single->maybe = single->flying = false;
-    single->turn++;
+    single->may_exist = single->reply_due = false;
+    single->generation++;
 }
 
 static void single_done(struct zk_session *me, struct zk_ticket *ticket)
