@@ -198,11 +198,11 @@ static size_t first_failure(const struct zk_reply *reply)
     return i;
 }
 
-static void parents_made(void *session, void *subject, uint64_t word,
+static void parents_made(void *session, void *subject, uint64_t tag,
                          const struct zk_reply *reply, int64_t sent_ns,
                          const hf_error *gone)
 {
-    (void)word;
+    (void)tag;
     (void)sent_ns;
     struct zk_session *me = session;
     struct change *change = subject;
@@ -232,11 +232,11 @@ static void change_again(struct zk_session *me, struct change *change, size_t fa
         change_fail(me, change, hf__zk_server_error(&reply, &why), &why);
 }
 
-static void pending_reply(void *session, void *subject, uint64_t word,
+static void pending_reply(void *session, void *subject, uint64_t tag,
                           const struct zk_reply *reply, int64_t sent_ns,
                           const hf_error *gone)
 {
-    (void)word;
+    (void)tag;
     (void)sent_ns;
     struct zk_session *me = session;
     struct pending_change *pending = subject;
@@ -362,7 +362,7 @@ static void look_at_marker(struct zk_session *me, const struct change *change,
                                 : (uint64_t)reply->stat.czxid);
 }
 
-static void look_reply(void *session, void *subject, uint64_t word,
+static void look_reply(void *session, void *subject, uint64_t tag,
                        const struct zk_reply *reply, int64_t sent_ns,
                        const hf_error *gone)
 {
@@ -372,14 +372,14 @@ static void look_reply(void *session, void *subject, uint64_t word,
     hf_error why;
     bool absent = reply && reply->error == ZK_NONODE;
     int rc = absent ? 0 : zk_reply_error(reply, gone, &why);
-    if (word == LOOK_MARKER) {
+    if (tag == LOOK_MARKER) {
         if (reply)
             look_at_marker(me, change, reply);
         return; /* what comes next goes the same way */
     }
     if (rc != 0)
         change_fail(me, change, rc, &why);
-    else if (word == LOOK_FOLDER)
+    else if (tag == LOOK_FOLDER)
         look_at_folder(me, change, reply);
     else if (change_known(me, change))
         return;

@@ -59,19 +59,20 @@ static void read_boot(char boot[ZK_BOOT_SIZE])
         close(fd);
 }
 
-void hf__zk_identity_init(struct zk_identity *self, const char *program)
+void hf__zk_identity_init(struct zk_identity *identity, const char *program)
 {
     char host[65] = "", encoded_host[3 * 64 + 1], encoded[3 * 64 + 1];
-    read_boot(self->boot);
+    read_boot(identity->boot);
     gethostname(host, sizeof(host) - 1);
     encode(encoded_host, host, 64);
     encode(encoded, program, 64);
-    int len = snprintf(self->text, sizeof(self->text), "%shost=%s pid=%ld program=%s",
-                       first_word, encoded_host, (long)getpid(), encoded);
-    self->len = (size_t)len;
+    int len =
+        snprintf(identity->text, sizeof(identity->text), "%shost=%s pid=%ld program=%s",
+                 first_word, encoded_host, (long)getpid(), encoded);
+    identity->len = (size_t)len;
 }
 
-size_t hf__zk_details_write(const struct zk_identity *self,
+size_t hf__zk_details_write(const struct zk_identity *identity,
                             const struct hf_ticket *ticket, int64_t now_ns,
                             uint64_t token, char line[ZK_DETAILS_SIZE])
 {
@@ -79,11 +80,12 @@ size_t hf__zk_details_write(const struct zk_identity *self,
     encode(note, ticket->note, HF_NOTE_MAX);
     if (token)
         snprintf(given, sizeof(given), " token=%" PRIu64, token);
-    int len = snprintf(
-        line, ZK_DETAILS_SIZE,
-        "%s kind=%s permits=%u/%u ttl=%" PRId64 " since=%s:%" PRId64 "%s note=%s",
-        self->text, kind_words[ticket->kind], ticket->permits, ticket->limit,
-        ticket->ttl_ns / HF_NS_PER_MS, self->boot, now_ns / HF_NS_PER_MS, given, note);
+    int len = snprintf(line, ZK_DETAILS_SIZE,
+                       "%s kind=%s permits=%u/%u ttl=%" PRId64 " since=%s:%" PRId64
+                       "%s note=%s",
+                       identity->text, kind_words[ticket->kind], ticket->permits,
+                       ticket->limit, ticket->ttl_ns / HF_NS_PER_MS, identity->boot,
+                       now_ns / HF_NS_PER_MS, given, note);
     return (size_t)len;
 }
 
@@ -178,14 +180,15 @@ static void read_permits(const char *line, struct zk_details *ret)
         ret->limit = count_at(slash + 1, &slash);
 }
 
-static void read_times(const struct zk_identity *self, const char *line, int64_t now_ns,
-                       struct zk_details *ret)
+static void read_times(const struct zk_identity *identity, const char *line,
+                       int64_t now_ns, struct zk_details *ret)
 {
-    size_t len, boot = strlen(self->boot);
+    size_t len, boot = strlen(identity->boot);
     const char *value = value_of(line, "since", &len);
     int64_t ttl = number_of(line, "ttl"), age;
     ret->left_ms = ttl > 0 ? ttl : HF_FOREVER;
-    if (!value || !boot || strncmp(value, self->boot, boot) != 0 || value[boot] != ':')
+    if (!value || !boot || strncmp(value, identity->boot, boot) != 0 ||
+        value[boot] != ':')
         return;
     age = strtoll(value + boot + 1, NULL, 10);
     if (age < 0)
@@ -196,8 +199,8 @@ static void read_times(const struct zk_identity *self, const char *line, int64_t
         ret->left_ms = ttl - ret->since_ms;
 }
 
-void hf__zk_details_read(const struct zk_identity *self, const char *data, size_t len,
-                         int64_t now_ns, struct zk_details *ret)
+void hf__zk_details_read(const struct zk_identity *identity, const char *data,
+                         size_t len, int64_t now_ns, struct zk_details *ret)
 {
     char line[ZK_DETAILS_SIZE];
     size_t word = sizeof(first_word) - 1;
@@ -219,5 +222,5 @@ void hf__zk_details_read(const struct zk_identity *self, const char *data, size_
     text_of(line, "program", ret->program, sizeof(ret->program));
     text_of(line, "note", ret->note, sizeof(ret->note));
     read_permits(line, ret);
-    read_times(self, line, now_ns, ret);
+    read_times(identity, line, now_ns, ret);
 }

@@ -29,11 +29,11 @@ struct zk_identity {
     size_t len;
 };
 
-void hf__zk_identity_init(struct zk_identity *self, const char *program);
+void hf__zk_identity_init(struct zk_identity *identity, const char *program);
 
 /* The line of a ticket. `token`: of a hold whose node is younger than its grant, else
  * 0. Returns its length; there is a NUL behind it. */
-size_t hf__zk_details_write(const struct zk_identity *self,
+size_t hf__zk_details_write(const struct zk_identity *identity,
                             const struct hf_ticket *ticket, int64_t now_ns,
                             uint64_t token, char line[ZK_DETAILS_SIZE]);
 
@@ -49,7 +49,7 @@ struct zk_details {
     char note[HF_NOTE_MAX + 1];
 };
 
-void hf__zk_details_read(const struct zk_identity *self, const char *data, size_t len,
-                         int64_t now_ns, struct zk_details *ret);
+void hf__zk_details_read(const struct zk_identity *identity, const char *data,
+                         size_t len, int64_t now_ns, struct zk_details *ret);
 
 #endif

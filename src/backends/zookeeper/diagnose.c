@@ -205,14 +205,14 @@ static void diagnose_end(struct zk_session *me, struct walk *walk)
     hf__zk_job_end(me, &walk->job, 0, NULL);
 }
 
-static void ping_done(void *session, void *subject, uint64_t word,
+static void ping_done(void *session, void *subject, uint64_t tag,
                       const struct zk_reply *reply, int64_t sent_ns,
                       const hf_error *gone)
 {
     struct zk_session *me = session;
     struct walk *walk = subject;
     walk->found = (uint64_t)(me->host->ops->now(me->host) - sent_ns);
-    hf__zk_walk_reply(session, subject, word, reply, sent_ns, gone);
+    hf__zk_walk_reply(session, subject, tag, reply, sent_ns, gone);
 }
 
 /* Lines such as "server.1=host:2888:3888:participant;0.0.0.0:2181". */
@@ -232,7 +232,7 @@ static int count_servers(const struct zk_text *config)
     return count;
 }
 
-static void config_done(void *session, void *subject, uint64_t word,
+static void config_done(void *session, void *subject, uint64_t tag,
                         const struct zk_reply *reply, int64_t sent_ns,
                         const hf_error *gone)
 {
@@ -240,7 +240,7 @@ static void config_done(void *session, void *subject, uint64_t word,
     struct zk_reply fine = { .error = ZK_OK };
     if (reply && reply->error == ZK_OK)
         diagnosis_of(walk)->servers = count_servers(&reply->data);
-    hf__zk_walk_reply(session, subject, word, reply ? &fine : NULL, sent_ns, gone);
+    hf__zk_walk_reply(session, subject, tag, reply ? &fine : NULL, sent_ns, gone);
 }
 
 void hf__zk_diagnose(struct zk_session *me, struct hf_request *request)

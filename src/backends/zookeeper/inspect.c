@@ -19,7 +19,7 @@
 static void read_details(struct zk_session *me, const struct zk_reply *reply,
                          struct zk_details *ret)
 {
-    hf__zk_details_read(&me->self, reply->data.len ? reply->data.at : "",
+    hf__zk_details_read(&me->identity, reply->data.len ? reply->data.at : "",
                         reply->data.len, me->host->ops->now(me->host), ret);
 }
 
@@ -186,13 +186,13 @@ static void evicted(struct zk_session *me, struct walk *walk)
         evict_fail(me, walk);
 }
 
-static void victim_deleted(void *session, void *subject, uint64_t word,
+static void victim_deleted(void *session, void *subject, uint64_t tag,
                            const struct zk_reply *reply, int64_t sent_ns,
                            const hf_error *gone)
 {
     struct walk *walk = subject;
     walk->found += reply && reply->error == ZK_OK;
-    hf__zk_walk_reply(session, subject, word, reply, sent_ns, gone);
+    hf__zk_walk_reply(session, subject, tag, reply, sent_ns, gone);
 }
 
 static bool is_victim(struct zk_session *me, const struct walk *walk,
@@ -206,11 +206,11 @@ static bool is_victim(struct zk_session *me, const struct walk *walk,
            memcmp(&node.id, &victim.id, sizeof(node.id)) == 0;
 }
 
-static void victims_listed(void *session, void *subject, uint64_t word,
+static void victims_listed(void *session, void *subject, uint64_t tag,
                            const struct zk_reply *reply, int64_t sent_ns,
                            const hf_error *gone)
 {
-    (void)word;
+    (void)tag;
     (void)sent_ns;
     struct zk_session *me = session;
     struct walk *walk = subject;
@@ -282,7 +282,7 @@ void hf__zk_evict(struct zk_session *me, struct hf_request *request)
 static void revoke_node(struct zk_session *me, struct walk *walk,
                         const struct step *step, const struct zk_reply *reply)
 {
-    static const char word[] = "__REVOKE__";
+    static const char revocation[] = "__REVOKE__";
     const struct hf_request *request = walk->job.request;
     struct zk_details details;
     if (step->role != HF_HOLDER)
@@ -293,8 +293,8 @@ static void revoke_node(struct zk_session *me, struct walk *walk,
         return;
     walk->found++;
     hf__zk_walk_expect(walk);
-    hf__zk_set(me->zk, step->path, word, sizeof(word) - 1, -1, hf__zk_walk_reply, walk,
-               0);
+    hf__zk_set(me->zk, step->path, revocation, sizeof(revocation) - 1, -1,
+               hf__zk_walk_reply, walk, 0);
 }
 
 static void revoke_end(struct zk_session *me, struct walk *walk)

@@ -106,7 +106,7 @@ static bool has_contender(enum layout layout, const struct zk_reply *reply)
     return false;
 }
 
-static void probe_reply(void *session, void *subject, uint64_t word,
+static void probe_reply(void *session, void *subject, uint64_t tag,
                         const struct zk_reply *reply, int64_t sent_ns,
                         const hf_error *gone)
 {
@@ -117,7 +117,7 @@ static void probe_reply(void *session, void *subject, uint64_t word,
     if (!reply)
         probe->rc = gone->code;
     else if (reply->error == ZK_OK && has_contender(me->layout, reply))
-        probe->clash = inside[word].kind;
+        probe->clash = inside[tag].kind;
     if (--probe->left > 0)
         return;
     int rc = probe->rc;

@@ -145,7 +145,7 @@ static void gate_fired(struct zk_session *me, struct watcher *watcher,
 static void wait_look(struct zk_session *me, struct wait *wait)
 {
     hf__zk_watcher_set(me, &wait->watcher, wait->gate_path, gate_fired);
-    wait->ticket.calls++;
+    wait->ticket.requests++;
     hf__zk_gather(me->zk);
     if (!wait->gate)
         hf__zk_sync(me->zk, wait->gate_path, NULL, NULL, 0);
@@ -160,7 +160,7 @@ static void wait_delete(struct zk_session *me, struct wait *wait)
         hf__zk_ticket_withdrawn(me, &wait->ticket, HF_GONE);
         return;
     }
-    wait->ticket.calls++;
+    wait->ticket.requests++;
     hf__zk_delete(me->zk, wait->node, -1, wait_reply, &wait->ticket, REPLY_DELETE);
 }
 
@@ -196,10 +196,10 @@ static void wait_queue(struct zk_session *me, struct wait *wait)
         hf__zk_ticket_queued(me, &wait->ticket);
         return;
     }
-    size_t len = hf__zk_details_write(&me->self, wait->ticket.core_ticket,
+    size_t len = hf__zk_details_write(&me->identity, wait->ticket.core_ticket,
                                       me->host->ops->now(me->host), 0, line);
     wait->node_may_exist = true;
-    wait->ticket.calls++;
+    wait->ticket.requests++;
     hf__zk_create(me->zk, wait->node, line, len, ZK_EPHEMERAL, wait_reply,
                   &wait->ticket, REPLY_NODE);
 }
@@ -241,7 +241,7 @@ static void gate_reply(struct zk_session *me, struct wait *wait,
     if (wait->gate && (absent || reply->stat.czxid != wait->gate)) {
         wait_open(me, wait);
     } else if (absent) {
-        wait->ticket.calls++;
+        wait->ticket.requests++;
         hf__zk_children(me->zk, wait->folder, false, wait_reply, &wait->ticket,
                         REPLY_FOLDER);
     } else if (wait->ticket.core_ticket->flags & HF_TICKET_TRY) {
@@ -277,7 +277,7 @@ static void delete_reply(struct zk_session *me, struct wait *wait,
         hf__zk_ticket_withdrawn(me, &wait->ticket, HF_WITHDRAWAL_UNKNOWN);
 }
 
-static void wait_reply(void *session, void *subject, uint64_t word,
+static void wait_reply(void *session, void *subject, uint64_t tag,
                        const struct zk_reply *reply, int64_t sent_ns,
                        const hf_error *gone)
 {
@@ -285,20 +285,20 @@ static void wait_reply(void *session, void *subject, uint64_t word,
     struct zk_session *me = session;
     struct wait *wait = wait_of(subject);
     hf_error why;
-    wait->ticket.calls--;
+    wait->ticket.requests--;
     int rc = zk_reply_error(reply, gone, &why);
     bool absent = reply && reply->error == ZK_NONODE;
-    if (word == REPLY_DELETE) {
+    if (tag == REPLY_DELETE) {
         delete_reply(me, wait, reply);
     } else if (wait->ticket.withdrawing) {
         return; /* the answer to the delete, behind this one, ends it */
-    } else if (word == REPLY_NODE && reply) {
+    } else if (tag == REPLY_NODE && reply) {
         node_reply(me, wait, reply, &why);
     } else if (rc != 0 && !absent) {
-        if (word == REPLY_GATE)
+        if (tag == REPLY_GATE)
             hf__zk_watcher_drop(&wait->watcher);
         wait_fail(me, wait, &why);
-    } else if (word == REPLY_GATE) {
+    } else if (tag == REPLY_GATE) {
         gate_reply(me, wait, reply);
     } else {
         folder_reply(me, wait, reply);

@@ -136,17 +136,17 @@ static const struct queue_node_user lock_user = {
 
 /* ---- Attempts -------------------------------------------------------------------- */
 
-static void peek_reply(void *session, void *subject, uint64_t word,
+static void peek_reply(void *session, void *subject, uint64_t tag,
                        const struct zk_reply *reply, int64_t sent_ns,
                        const hf_error *why)
 {
-    (void)word;
+    (void)tag;
     (void)sent_ns;
     struct zk_session *me = session;
     struct lock *lock = subject;
     struct queue_view view;
     hf_error error;
-    lock->ticket.calls--;
+    lock->ticket.requests--;
     lock->peeking = false;
     if (!reply) {
         error = *why;
@@ -168,7 +168,7 @@ static void peek(struct zk_session *me, struct lock *lock)
     hf__zk_folder_write(folder, lock->ticket.core_ticket->name,
                         lock->ticket.core_ticket->name_len);
     lock->peeking = true;
-    lock->ticket.calls++;
+    lock->ticket.requests++;
     hf__zk_gather(me->zk);
     hf__zk_sync(me->zk, folder, NULL, NULL, 0);
     hf__zk_children(me->zk, folder, false, peek_reply, lock, 0);
@@ -244,16 +244,16 @@ static bool node_is_gone(const struct zk_reply *reply)
     return reply && reply->error == ZK_NONODE;
 }
 
-static void downgrade_reply(void *session, void *subject, uint64_t word,
+static void downgrade_reply(void *session, void *subject, uint64_t tag,
                             const struct zk_reply *reply, int64_t sent_ns,
                             const hf_error *why)
 {
-    (void)word;
+    (void)tag;
     (void)sent_ns;
     struct zk_session *me = session;
     struct lock *lock = subject;
     hf_error error;
-    lock->ticket.calls--;
+    lock->ticket.requests--;
     if (!lock->ticket.downgrading)
         return; /* withdrawn meanwhile */
     int rc = zk_reply_error(reply, why, &error);
@@ -282,12 +282,12 @@ static void downgrade_send(struct zk_session *me, struct lock *lock)
         { .what = ZK_OP_CREATE,
           .path = lock->qnode.predecessor,
           .data = data,
-          .len =
-              hf__zk_details_write(&me->self, &reader, now, lock->ticket.token, data),
+          .len = hf__zk_details_write(&me->identity, &reader, now, lock->ticket.token,
+                                      data),
           .mode = ZK_EPHEMERAL },
         { .what = ZK_OP_DELETE, .path = lock->qnode.path, .version = -1 },
     };
-    lock->ticket.calls++;
+    lock->ticket.requests++;
     hf__zk_multi(me->zk, ops, 2, downgrade_reply, lock, 0);
 }
 
@@ -343,7 +343,7 @@ static void lock_up(struct zk_session *me, struct zk_ticket *ticket, bool fresh)
 {
     (void)fresh;
     struct lock *lock = lock_of(ticket);
-    if (lock->ticket.downgrading && !ticket->calls)
+    if (lock->ticket.downgrading && !ticket->requests)
         downgrade_send(me, lock);
     if (lock->qnode.state != QUEUE_NODE_IDLE)
         hf__zk_queue_node_up(me, &lock->qnode);

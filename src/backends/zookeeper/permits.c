@@ -239,17 +239,17 @@ void hf__zk_permit_count(struct permit *permit, enum layout layout,
     }
 }
 
-static void look_reply(void *session, void *subject, uint64_t word,
+static void look_reply(void *session, void *subject, uint64_t tag,
                        const struct zk_reply *reply, int64_t sent_ns,
                        const hf_error *gone)
 {
     (void)sent_ns;
     struct zk_session *me = session;
     struct permit *permit = permit_of(subject);
-    enum look look = word & ((1 << LOOK_BITS) - 1);
+    enum look look = tag & ((1 << LOOK_BITS) - 1);
     hf_error why;
-    permit->ticket.calls--;
-    if (word >> LOOK_BITS != permit->generation)
+    permit->ticket.requests--;
+    if (tag >> LOOK_BITS != permit->generation)
         return;
     bool read = reply && (reply->error == ZK_OK || reply->error == ZK_NONODE);
     if (look == LOOK_LEASES && permit->watching && !(reply && reply->error == ZK_OK))
@@ -277,7 +277,7 @@ static void look_send(struct permit *permit,
                                    uint64_t),
                       struct zk *zk, const char *path, bool watch, enum look look)
 {
-    permit->ticket.calls++;
+    permit->ticket.requests++;
     call(zk, path, watch, look_reply, &permit->ticket,
          (uint64_t)permit->generation << LOOK_BITS | look);
 }

@@ -22,10 +22,10 @@ enum { RETRIES = 50, TAKE_OPS = LEASE_NODES + 2 };
 static zk_done take_reply, find_reply, owner_reply;
 
 /* An answer of a former turn is of no interest. */
-static bool reply_is_due(struct permit *permit, uint64_t word)
+static bool reply_is_due(struct permit *permit, uint64_t tag)
 {
-    permit->ticket.calls--;
-    return word == permit->generation;
+    permit->ticket.requests--;
+    return tag == permit->generation;
 }
 
 static void node_path(const struct permit *permit, uint32_t index, char path[PATH_SIZE])
@@ -71,7 +71,7 @@ static void check_probed(struct zk_session *me, struct kind_probe *probe, int rc
         check_failed(me, permit, why);
 }
 
-static void check_reply(void *session, void *subject, uint64_t word,
+static void check_reply(void *session, void *subject, uint64_t tag,
                         const struct zk_reply *reply, int64_t sent_ns,
                         const hf_error *gone)
 {
@@ -80,8 +80,8 @@ static void check_reply(void *session, void *subject, uint64_t word,
     struct permit *permit = permit_of(subject);
     int32_t kind = permit->ticket.kind, clash;
     hf_error why;
-    permit->ticket.calls--;
-    if (word != permit->generation || permit->state != PERMIT_CHECK)
+    permit->ticket.requests--;
+    if (tag != permit->generation || permit->state != PERMIT_CHECK)
         return;
     if (!reply) {
         check_failed(me, permit, gone);
@@ -100,7 +100,7 @@ static void check_reply(void *session, void *subject, uint64_t word,
 
 static void check_send(struct zk_session *me, struct permit *permit)
 {
-    permit->ticket.calls++;
+    permit->ticket.requests++;
     hf__zk_children(me->zk, permit->folders.name, false, check_reply, &permit->ticket,
                     permit->generation);
 }
@@ -147,16 +147,16 @@ static void keep_names(struct permit *permit, const struct zk_text *paths, size_
     }
 }
 
-static void folder_made(void *session, void *subject, uint64_t word,
+static void folder_made(void *session, void *subject, uint64_t tag,
                         const struct zk_reply *reply, int64_t sent_ns,
                         const hf_error *gone)
 {
     (void)session;
-    (void)word;
+    (void)tag;
     (void)sent_ns;
     (void)gone;
     struct permit *permit = permit_of(subject);
-    permit->ticket.calls--;
+    permit->ticket.requests--;
     permit->folder_error = reply ? reply->error : ZK_OK;
 }
 
@@ -196,7 +196,7 @@ static void take_failed(struct zk_session *me, struct permit *permit,
     }
 }
 
-static void take_reply(void *session, void *subject, uint64_t word,
+static void take_reply(void *session, void *subject, uint64_t tag,
                        const struct zk_reply *reply, int64_t sent_ns,
                        const hf_error *gone)
 {
@@ -204,7 +204,7 @@ static void take_reply(void *session, void *subject, uint64_t word,
     struct permit *permit = permit_of(subject);
     bool limit = permit->limit_state != LIMIT_FOREIGN;
     hf_error why;
-    if (!reply_is_due(permit, word))
+    if (!reply_is_due(permit, tag))
         return;
     if (!reply && gone->code == HF_EUNCERTAIN) {
         permit->state = PERMIT_UNKNOWN;
@@ -272,8 +272,9 @@ void hf__zk_permit_take(struct zk_session *me, struct permit *permit)
         hf__zk_permit_refuse(me, permit, &why);
         return;
     }
-    size_t count = 0, len = hf__zk_details_write(&me->self, permit->ticket.core_ticket,
-                                                 me->host->ops->now(me->host), 0, line);
+    size_t count = 0,
+           len = hf__zk_details_write(&me->identity, permit->ticket.core_ticket,
+                                      me->host->ops->now(me->host), 0, line);
     permit_set_state(permit, PERMIT_TAKE);
     if (permit->limit_state != LIMIT_FOREIGN)
         op_for_limit(me, permit, &ops[count++], text);
@@ -285,12 +286,12 @@ void hf__zk_permit_take(struct zk_session *me, struct permit *permit)
     hf__zk_gather(me->zk);
     if (permit
             ->leases_missing) { /* in one flight: an empty folder may be gone in a moment */
-        permit->ticket.calls++;
+        permit->ticket.requests++;
         hf__zk_make_folder(me->zk, permit->folders.leases, folder_made, &permit->ticket,
                            0);
     }
     permit->leases_missing = false;
-    permit->ticket.calls++;
+    permit->ticket.requests++;
     hf__zk_multi(me->zk, ops, count, take_reply, &permit->ticket, permit->generation);
     check_send(me, permit);
     hf__zk_flush(me->zk);
@@ -308,14 +309,14 @@ static void take_not_done(struct zk_session *me, struct permit *permit)
     hf__zk_permit_look(me, permit, false);
 }
 
-static void owner_reply(void *session, void *subject, uint64_t word,
+static void owner_reply(void *session, void *subject, uint64_t tag,
                         const struct zk_reply *reply, int64_t sent_ns,
                         const hf_error *gone)
 {
     struct zk_session *me = session;
     struct permit *permit = permit_of(subject);
     char path[PATH_SIZE];
-    if (!reply_is_due(permit, word))
+    if (!reply_is_due(permit, tag))
         return;
     if (!reply) {
         hf__zk_permit_pause(me, permit, gone);
@@ -331,7 +332,7 @@ static void owner_reply(void *session, void *subject, uint64_t word,
     }
 }
 
-static void find_reply(void *session, void *subject, uint64_t word,
+static void find_reply(void *session, void *subject, uint64_t tag,
                        const struct zk_reply *reply, int64_t sent_ns,
                        const hf_error *gone)
 {
@@ -340,7 +341,7 @@ static void find_reply(void *session, void *subject, uint64_t word,
     struct permit *permit = permit_of(subject);
     char path[PATH_SIZE];
     hf_error why;
-    if (!reply_is_due(permit, word))
+    if (!reply_is_due(permit, tag))
         return;
     bool absent = reply && reply->error == ZK_NONODE;
     if (!absent && zk_reply_error(reply, gone, &why) != 0) {
@@ -353,7 +354,7 @@ static void find_reply(void *session, void *subject, uint64_t word,
         return;
     }
     node_path(permit, 0, path);
-    permit->ticket.calls++;
+    permit->ticket.requests++;
     hf__zk_exists(me->zk, path, false, owner_reply, &permit->ticket,
                   permit->generation);
 }
@@ -363,7 +364,7 @@ void hf__zk_permit_find(struct zk_session *me, struct permit *permit)
     permit_set_state(permit, PERMIT_UNKNOWN);
     hf__zk_gather(me->zk);
     hf__zk_sync(me->zk, permit->folders.leases, NULL, NULL, 0);
-    permit->ticket.calls++;
+    permit->ticket.requests++;
     hf__zk_children(me->zk, permit->folders.leases, false, find_reply, &permit->ticket,
                     permit->generation);
     hf__zk_flush(me->zk);
@@ -371,14 +372,14 @@ void hf__zk_permit_find(struct zk_session *me, struct permit *permit)
 
 /* ---- Giving back ----------------------------------------------------------------- */
 
-static void release_reply(void *session, void *subject, uint64_t word,
+static void release_reply(void *session, void *subject, uint64_t tag,
                           const struct zk_reply *reply, int64_t sent_ns,
                           const hf_error *gone)
 {
     (void)sent_ns;
     struct zk_session *me = session;
     struct permit *permit = permit_of(subject);
-    if (!reply_is_due(permit, word))
+    if (!reply_is_due(permit, tag))
         return;
     bool known = reply && (reply->error == ZK_OK || reply->error == ZK_NONODE);
     permit->deleted_some |= reply && reply->error == ZK_OK;
@@ -411,7 +412,7 @@ void hf__zk_permit_release(struct zk_session *me, struct permit *permit)
     permit_set_state(permit, PERMIT_RELEASE);
     permit->delete_failed = false;
     permit->replies_due = permit->count;
-    permit->ticket.calls += permit->count;
+    permit->ticket.requests += permit->count;
     hf__zk_gather(me->zk);
     for (uint32_t i = 0; i < permit->count; i++) {
         node_path(permit, i, path);

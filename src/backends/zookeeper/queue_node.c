@@ -52,7 +52,7 @@ int hf__zk_queue_node_init(struct queue_node *qnode, struct zk_ticket *ticket,
 void hf__zk_queue_node_done(struct zk_session *me, struct queue_node *qnode)
 {
     hf__zk_watcher_end(me, &qnode->watcher);
-    if (qnode->calls)
+    if (qnode->requests)
         hf__zk_forget(me->zk, qnode);
     hf__free(qnode->path);
     qnode->path = NULL;
@@ -107,7 +107,7 @@ void hf__zk_queue_node_pause(struct zk_session *me, struct queue_node *qnode,
 
 /* ---- Leaving --------------------------------------------------------------------- */
 
-static void delete_done(void *session, void *subject, uint64_t word,
+static void delete_done(void *session, void *subject, uint64_t tag,
                         const struct zk_reply *reply, int64_t sent_ns,
                         const hf_error *why)
 {
@@ -115,7 +115,7 @@ static void delete_done(void *session, void *subject, uint64_t word,
     struct zk_session *me = session;
     struct queue_node *qnode = subject;
     hf_error error;
-    if (!reply_is_due(qnode, word))
+    if (!reply_is_due(qnode, tag))
         return;
     if (reply && reply->error == ZK_OK) {
         qnode_deleted(me, qnode, HF_WITHDRAWN);
@@ -131,7 +131,7 @@ static void delete_done(void *session, void *subject, uint64_t word,
 static void delete_send(struct zk_session *me, struct queue_node *qnode)
 {
     qnode_begin(qnode, QUEUE_NODE_DELETING);
-    qnode->calls++;
+    qnode->requests++;
     hf__zk_gather(me->zk);
     hf__zk_delete(me->zk, qnode->path, -1, delete_done, qnode, qnode->generation);
     hf__zk_watcher_end(me, &qnode->watcher);
@@ -176,7 +176,7 @@ void hf__zk_queue_node_expired(struct queue_node *qnode)
 
 /* ---- Entering -------------------------------------------------------------------- */
 
-static void parents_done(void *session, void *subject, uint64_t word,
+static void parents_done(void *session, void *subject, uint64_t tag,
                          const struct zk_reply *reply, int64_t sent_ns,
                          const hf_error *why)
 {
@@ -184,7 +184,7 @@ static void parents_done(void *session, void *subject, uint64_t word,
     (void)sent_ns;
     (void)why;
     struct queue_node *qnode = subject;
-    if (reply_is_due(qnode, word) && reply)
+    if (reply_is_due(qnode, tag) && reply)
         qnode->parents_error = reply->error;
 }
 
@@ -238,7 +238,7 @@ static void parents_missing(struct zk_session *me, struct queue_node *qnode)
 }
 
 /* Codes of a create that was not done, whatever it is that hinders. */
-static void create_done(void *session, void *subject, uint64_t word,
+static void create_done(void *session, void *subject, uint64_t tag,
                         const struct zk_reply *reply, int64_t sent_ns,
                         const hf_error *why)
 {
@@ -246,7 +246,7 @@ static void create_done(void *session, void *subject, uint64_t word,
     struct zk_session *me = session;
     struct queue_node *qnode = subject;
     hf_error error;
-    if (!reply_is_due(qnode, word))
+    if (!reply_is_due(qnode, tag))
         return;
     if (reply && reply->error == ZK_OK) {
         entered(me, qnode, reply);
@@ -270,18 +270,18 @@ static void enter_send(struct zk_session *me, struct queue_node *qnode)
         hf__zk_node_name_write(node, me->layout, qnode->form, &qnode->ticket->id);
     int64_t now = me->host->ops->now(me->host);
     size_t data_len =
-        hf__zk_details_write(&me->self, qnode->ticket->core_ticket, now, 0, data);
+        hf__zk_details_write(&me->identity, qnode->ticket->core_ticket, now, 0, data);
     hf__zk_gather(me->zk);
     if (qnode->retries > 0) {
-        qnode->calls++;
+        qnode->requests++;
         hf__zk_make_folder(me->zk, folder_open(qnode), parents_done, qnode,
                            qnode->generation);
     }
     join(qnode, qnode->path, node, len);
-    qnode->calls++;
+    qnode->requests++;
     hf__zk_create(me->zk, qnode->path, data, data_len, ZK_EPHEMERAL_SEQUENTIAL,
                   create_done, qnode, qnode->generation);
-    qnode->calls++;
+    qnode->requests++;
     hf__zk_children(me->zk, folder_open(qnode), false, hf__zk_queue_node_listed, qnode,
                     qnode->generation);
     folder_shut(qnode);
@@ -322,7 +322,7 @@ static void recover_nothing(struct zk_session *me, struct queue_node *qnode)
         hf__zk_queue_node_enter(me, qnode);
 }
 
-static void owner_done(void *session, void *subject, uint64_t word,
+static void owner_done(void *session, void *subject, uint64_t tag,
                        const struct zk_reply *reply, int64_t sent_ns,
                        const hf_error *why)
 {
@@ -330,7 +330,7 @@ static void owner_done(void *session, void *subject, uint64_t word,
     struct zk_session *me = session;
     struct queue_node *qnode = subject;
     hf_error error;
-    if (!reply_is_due(qnode, word))
+    if (!reply_is_due(qnode, tag))
         return;
     bool gone = reply && reply->error == ZK_NONODE;
     if (!gone && zk_reply_error(reply, why, &error) != 0) {
@@ -352,7 +352,7 @@ static void owner_done(void *session, void *subject, uint64_t word,
     }
 }
 
-static void recover_done(void *session, void *subject, uint64_t word,
+static void recover_done(void *session, void *subject, uint64_t tag,
                          const struct zk_reply *reply, int64_t sent_ns,
                          const hf_error *why)
 {
@@ -361,7 +361,7 @@ static void recover_done(void *session, void *subject, uint64_t word,
     struct queue_node *qnode = subject;
     hf_error error;
     size_t at = NO_NODE;
-    if (!reply_is_due(qnode, word))
+    if (!reply_is_due(qnode, tag))
         return;
     if (!(reply && reply->error == ZK_NONODE) &&
         zk_reply_error(reply, why, &error) != 0) {
@@ -375,14 +375,14 @@ static void recover_done(void *session, void *subject, uint64_t word,
     }
     join(qnode, qnode->path, reply->names[at].at, reply->names[at].len);
     qnode_begin(qnode, QUEUE_NODE_UNKNOWN);
-    qnode->calls++;
+    qnode->requests++;
     hf__zk_exists(me->zk, qnode->path, false, owner_done, qnode, qnode->generation);
 }
 
 static void recover_send(struct zk_session *me, struct queue_node *qnode)
 {
     qnode_begin(qnode, QUEUE_NODE_UNKNOWN);
-    qnode->calls++;
+    qnode->requests++;
     hf__zk_gather(me->zk);
     hf__zk_sync(me->zk, folder_open(qnode), NULL, NULL, 0);
     hf__zk_children(me->zk, qnode->path, false, recover_done, qnode, qnode->generation);

@@ -20,10 +20,10 @@ static inline void qnode_begin(struct queue_node *qnode, enum queue_node_state s
 }
 
 /* False for an answer of a former turn. */
-static inline bool reply_is_due(struct queue_node *qnode, uint64_t word)
+static inline bool reply_is_due(struct queue_node *qnode, uint64_t tag)
 {
-    qnode->calls--;
-    return (uint32_t)word == qnode->generation;
+    qnode->requests--;
+    return (uint32_t)tag == qnode->generation;
 }
 
 /* Nothing of the place is on the server, or under way. */

@@ -37,7 +37,7 @@ static void predecessor_fired(struct zk_session *me, struct watcher *watcher,
 
 /* The server may keep a node's data from us, but not that it exists. This watch is set
  * even where the node is not there. */
-static void exists_done(void *session, void *subject, uint64_t word,
+static void exists_done(void *session, void *subject, uint64_t tag,
                         const struct zk_reply *reply, int64_t sent_ns,
                         const hf_error *why)
 {
@@ -45,7 +45,7 @@ static void exists_done(void *session, void *subject, uint64_t word,
     struct zk_session *me = session;
     struct queue_node *qnode = subject;
     hf_error error;
-    if (!reply_is_due(qnode, word))
+    if (!reply_is_due(qnode, tag))
         return;
     qnode->reply_due = false;
     if (reply && reply->error == ZK_NONODE) {
@@ -57,7 +57,7 @@ static void exists_done(void *session, void *subject, uint64_t word,
     }
 }
 
-static void look_done(void *session, void *subject, uint64_t word,
+static void look_done(void *session, void *subject, uint64_t tag,
                       const struct zk_reply *reply, int64_t sent_ns,
                       const hf_error *why)
 {
@@ -65,7 +65,7 @@ static void look_done(void *session, void *subject, uint64_t word,
     struct zk_session *me = session;
     struct queue_node *qnode = subject;
     hf_error error;
-    if (!reply_is_due(qnode, word))
+    if (!reply_is_due(qnode, tag))
         return;
     qnode->reply_due = false;
     if (reply && reply->error == ZK_OK)
@@ -76,7 +76,7 @@ static void look_done(void *session, void *subject, uint64_t word,
     } else if (reply && reply->error == ZK_NOAUTH) {
         qnode_begin(qnode, QUEUE_NODE_WAITING);
         hf__zk_watcher_set(me, &qnode->watcher, qnode->predecessor, predecessor_fired);
-        qnode->calls++;
+        qnode->requests++;
         hf__zk_exists(me->zk, qnode->predecessor, true, exists_done, qnode,
                       qnode->generation);
     } else {
@@ -89,7 +89,7 @@ static void look_send(struct zk_session *me, struct queue_node *qnode)
 {
     qnode_begin(qnode, QUEUE_NODE_WAITING);
     hf__zk_watcher_set(me, &qnode->watcher, qnode->predecessor, predecessor_fired);
-    qnode->calls++;
+    qnode->requests++;
     hf__zk_get(me->zk, qnode->predecessor, true, look_done, qnode, qnode->generation);
 }
 
@@ -161,14 +161,14 @@ static void judge(struct zk_session *me, struct queue_node *qnode,
     }
 }
 
-void hf__zk_queue_node_listed(void *session, void *subject, uint64_t word,
+void hf__zk_queue_node_listed(void *session, void *subject, uint64_t tag,
                               const struct zk_reply *reply, int64_t sent_ns,
                               const hf_error *why)
 {
     struct zk_session *me = session;
     struct queue_node *qnode = subject;
     hf_error error;
-    if (!reply_is_due(qnode, word) || qnode->state != QUEUE_NODE_LISTING)
+    if (!reply_is_due(qnode, tag) || qnode->state != QUEUE_NODE_LISTING)
         return;
     if (reply && reply->error == ZK_NONODE) {
         qnode_idle(qnode);
@@ -183,7 +183,7 @@ void hf__zk_queue_node_listed(void *session, void *subject, uint64_t word,
 void hf__zk_queue_node_list(struct zk_session *me, struct queue_node *qnode)
 {
     qnode_begin(qnode, QUEUE_NODE_LISTING);
-    qnode->calls++;
+    qnode->requests++;
     hf__zk_children(me->zk, folder_open(qnode), false, hf__zk_queue_node_listed, qnode,
                     qnode->generation);
     folder_shut(qnode);

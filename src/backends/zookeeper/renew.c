@@ -26,7 +26,7 @@ static const char revocation[] = "__REVOKE__";
 struct batch {
     struct hf_link link;
     enum hf_renew_mode mode;
-    uint32_t count, calls;
+    uint32_t count, requests;
     struct {
         struct hf_ticket *core_ticket; /* NULL: answered, or struck out */
         bool watched;
@@ -96,23 +96,23 @@ static enum hf_renewal answer_of(struct zk_session *me, const struct zk_ticket *
     return ticket && proves(me, ticket, reply) ? HF_STILL_HELD : HF_RENEWAL_LOST;
 }
 
-static void batch_done(void *session, void *subject, uint64_t word,
+static void batch_done(void *session, void *subject, uint64_t tag,
                        const struct zk_reply *reply, int64_t sent_ns,
                        const hf_error *why)
 {
     (void)why;
     struct zk_session *me = session;
     struct batch *batch = subject;
-    bool synced = word == WATCHED;
+    bool synced = tag == WATCHED;
     for (uint32_t i = 0; i < batch->count; i++) {
         struct hf_ticket *core_ticket = batch->of[i].core_ticket;
-        if (!core_ticket || (synced ? !batch->of[i].watched : i != word))
+        if (!core_ticket || (synced ? !batch->of[i].watched : i != tag))
             continue;
         batch->of[i].core_ticket = NULL;
         renewal_report(me, core_ticket, batch->mode,
                        answer_of(me, ticket_of(core_ticket), reply, synced), sent_ns);
     }
-    if (--batch->calls == 0)
+    if (--batch->requests == 0)
         batch_free(batch);
 }
 
@@ -139,7 +139,7 @@ static void batch_sort(struct zk_session *me, struct batch *batch)
 
 static void batch_send(struct zk_session *me, struct batch *batch)
 {
-    batch->calls = 2; /* the sync, and one so that it lives until all is sent */
+    batch->requests = 2; /* the sync, and one so that it lives until all is sent */
     batch_sort(me, batch);
     hf__zk_gather(me->zk);
     hf__zk_sync(me->zk, "/", batch_done, batch, WATCHED);
@@ -147,12 +147,12 @@ static void batch_send(struct zk_session *me, struct batch *batch)
         const struct hf_ticket *core_ticket = batch->of[i].core_ticket;
         if (!core_ticket || batch->of[i].watched)
             continue;
-        batch->calls++;
+        batch->requests++;
         hf__zk_exists(me->zk, ticket_of(core_ticket)->node, false, batch_done, batch,
                       i);
     }
     hf__zk_flush(me->zk);
-    if (--batch->calls == 0)
+    if (--batch->requests == 0)
         batch_free(batch);
 }
 
@@ -185,15 +185,15 @@ static void own_fired(struct zk_session *me, struct watcher *watcher,
         hf__zk_interest_watch(me, ticket);
 }
 
-static void own_done(void *session, void *subject, uint64_t word,
+static void own_done(void *session, void *subject, uint64_t tag,
                      const struct zk_reply *reply, int64_t sent_ns, const hf_error *why)
 {
-    (void)word;
+    (void)tag;
     (void)sent_ns;
     (void)why;
     struct zk_session *me = session;
     struct zk_ticket *ticket = subject;
-    ticket->calls--;
+    ticket->requests--;
     if (!reply || reply->error != ZK_OK)
         hf__zk_watcher_drop(&ticket->own_watcher);
     if (!reply || !ticket->held)
@@ -214,7 +214,7 @@ void hf__zk_interest_watch(struct zk_session *me, struct zk_ticket *ticket)
         hf__linked(&ticket->own_watcher.link) || !hf__zk_is_up(me->zk))
         return;
     hf__zk_watcher_set(me, &ticket->own_watcher, ticket->node, own_fired);
-    ticket->calls++;
+    ticket->requests++;
     hf__zk_get(me->zk, ticket->node, true, own_done, ticket, 0);
 }
 

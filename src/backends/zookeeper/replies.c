@@ -55,11 +55,11 @@ struct orphan_node {
     char path[];
 };
 
-static void orphan_reply(void *session, void *subject, uint64_t word,
+static void orphan_reply(void *session, void *subject, uint64_t tag,
                          const struct zk_reply *reply, int64_t sent_ns,
                          const hf_error *why)
 {
-    (void)word;
+    (void)tag;
     (void)sent_ns;
     (void)why;
     struct zk_session *me = session;

@@ -44,7 +44,7 @@ struct zk_session {
         retry_timer; /* something could not be sent though we are connected */
 
     struct pending_changes pending; /* of changes.c */
-    struct zk_identity self; /* for the data of our nodes: hf__zk_details_write() */
+    struct zk_identity identity; /* for the data of our nodes: hf__zk_details_write() */
 };
 
 /* ---- watch.c: who waits for which path ---------------------------------------------
@@ -115,7 +115,7 @@ struct zk_ticket {
     struct watcher own_watcher;  /* of `node`: core wants to hear at once */
     int64_t revoked_mzxid;       /* the change that was told as a revocation */
     struct zk_session *session;  /* for the timer */
-    uint32_t calls;              /* with the stay as their subject, under way */
+    uint32_t requests;           /* with the stay as their subject, under way */
 };
 
 /* A stay of `size` bytes for the ticket, in me->stays and ticket->store[0]. NULL: out
@@ -220,7 +220,7 @@ struct queue_node {
     int32_t parents_error;
     hf_error refusal;    /* code 0, or why it has to leave */
     uint32_t generation; /* answers of former turns are of no interest */
-    uint32_t calls;
+    uint32_t requests;
     int64_t czxid;          /* of our node: the token */
     size_t folder_len;      /* path[0 .. folder_len) is the folder */
     char *path;             /* of our node, once it is known; room for NODE_ROOM */

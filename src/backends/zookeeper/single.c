@@ -62,7 +62,7 @@ static void single_begin(struct single *single, enum single_state state)
     single->state = state;
     single->reply_due = true;
     single->generation++;
-    single->ticket.calls++;
+    single->ticket.requests++;
 }
 
 /* Core has withdrawn it, or its lease is over: all that is left to do is to leave. */
@@ -71,10 +71,10 @@ static bool is_withdrawing(const struct single *single)
     return single->ticket.withdrawing || single->ticket.lease_ended;
 }
 
-static bool reply_is_due(struct single *single, uint64_t word)
+static bool reply_is_due(struct single *single, uint64_t tag)
 {
-    single->ticket.calls--;
-    if ((uint32_t)word != single->generation)
+    single->ticket.requests--;
+    if ((uint32_t)tag != single->generation)
         return false;
     single->reply_due = false;
     return true;
@@ -107,7 +107,7 @@ static void single_withdrawn(struct zk_session *me, struct single *single)
                             single->may_have_deleted ? HF_WITHDRAWN : HF_GONE);
 }
 
-static void delete_done(void *session, void *subject, uint64_t word,
+static void delete_done(void *session, void *subject, uint64_t tag,
                         const struct zk_reply *reply, int64_t sent_ns,
                         const hf_error *why)
 {
@@ -115,7 +115,7 @@ static void delete_done(void *session, void *subject, uint64_t word,
     struct zk_session *me = session;
     struct single *single = subject;
     hf_error error;
-    if (!reply_is_due(single, word))
+    if (!reply_is_due(single, tag))
         return;
     if (reply && (reply->error == ZK_OK || reply->error == ZK_NONODE)) {
         single->may_have_deleted |= reply->error == ZK_OK;
@@ -202,14 +202,14 @@ static void single_taken(struct zk_session *me, struct single *single)
         look_send(me, single);
 }
 
-static void look_done(void *session, void *subject, uint64_t word,
+static void look_done(void *session, void *subject, uint64_t tag,
                       const struct zk_reply *reply, int64_t sent_ns,
                       const hf_error *why)
 {
     struct zk_session *me = session;
     struct single *single = subject;
     hf_error error;
-    if (!reply_is_due(single, word))
+    if (!reply_is_due(single, tag))
         return;
     if (reply && reply->error == ZK_OK && is_ours(me, single, reply)) {
         single_held(me, single, reply->stat.czxid, sent_ns);
@@ -264,7 +264,7 @@ static void look_send(struct zk_session *me, struct single *single)
 
 /* ---- Creating -------------------------------------------------------------------- */
 
-static void create_done(void *session, void *subject, uint64_t word,
+static void create_done(void *session, void *subject, uint64_t tag,
                         const struct zk_reply *reply, int64_t sent_ns,
                         const hf_error *why)
 {
@@ -272,7 +272,7 @@ static void create_done(void *session, void *subject, uint64_t word,
     struct single *single = subject;
     struct zk_ticket *ticket = &single->ticket;
     hf_error error;
-    if (!reply_is_due(single, word))
+    if (!reply_is_due(single, tag))
         return;
     if (reply && reply->error == ZK_OK) {
         single_held(me, single, reply->stat.czxid ? reply->stat.czxid : reply->zxid,
@@ -300,7 +300,7 @@ static void create_send(struct zk_session *me, struct single *single)
     char data[ZK_DETAILS_SIZE + ID_DIGITS + 8];
     int64_t now = me->host->ops->now(me->host);
     size_t len =
-        hf__zk_details_write(&me->self, single->ticket.core_ticket, now, 0, data);
+        hf__zk_details_write(&me->identity, single->ticket.core_ticket, now, 0, data);
     memcpy(data + len, " id=", sizeof(" id="));
     hf__hex_encode(&single->ticket.id, sizeof(single->ticket.id), data + len + 4);
     single_begin(single, SINGLE_CREATING);

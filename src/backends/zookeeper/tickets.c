@@ -49,7 +49,7 @@ void hf__zk_ticket_free(struct zk_session *me, struct zk_ticket *ticket)
 {
     stop_proof(me, ticket);
     hf__zk_renew_forget(me, ticket);
-    if (ticket->calls)
+    if (ticket->requests)
         hf__zk_forget(me->zk, ticket);
     if (ticket->core_ticket)
         ticket->core_ticket->store[0] = 0;

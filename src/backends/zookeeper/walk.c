@@ -82,10 +82,10 @@ static void walk_progress(struct zk_session *me, struct walk *walk,
 }
 
 /* Nobody waits for it, and it tells nothing but that the server is there. */
-static void synced(void *session, void *subject, uint64_t word,
+static void synced(void *session, void *subject, uint64_t tag,
                    const struct zk_reply *reply, int64_t sent_ns, const hf_error *gone)
 {
-    (void)word;
+    (void)tag;
     (void)sent_ns;
     (void)gone;
     walk_progress(session, subject, reply);
@@ -157,11 +157,11 @@ static void walk_note_error(struct walk *walk, const struct zk_reply *reply,
     walk->why = why;
 }
 
-void hf__zk_walk_reply(void *session, void *subject, uint64_t word,
+void hf__zk_walk_reply(void *session, void *subject, uint64_t tag,
                        const struct zk_reply *reply, int64_t sent_ns,
                        const hf_error *gone)
 {
-    (void)word;
+    (void)tag;
     (void)sent_ns;
     struct walk *walk = subject;
     walk_progress(session, walk, reply);
@@ -454,11 +454,11 @@ static void step_read(struct zk_session *me, struct step *step,
     }
 }
 
-static void step_reply(void *session, void *subject, uint64_t word,
+static void step_reply(void *session, void *subject, uint64_t tag,
                        const struct zk_reply *reply, int64_t sent_ns,
                        const hf_error *gone)
 {
-    (void)word;
+    (void)tag;
     (void)sent_ns;
     struct zk_session *me = session;
     struct step *step = subject;

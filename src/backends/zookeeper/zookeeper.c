@@ -200,7 +200,7 @@ static int session_open(void *session, struct hf_host *host, const struct hf_url
     hf__list_init(&me->orphans);
     hf__zk_pending_changes_init(&me->pending);
     hf__zk_watchers_init(me);
-    hf__zk_identity_init(&me->self, host->program);
+    hf__zk_identity_init(&me->identity, host->program);
     int rc = read_layout(me, url, why);
     /* Its clients look once whether the folder is there, and never again. */
     settings.keep_folders = me->layout == LAYOUT_KAZOO;
