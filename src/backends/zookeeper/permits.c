@@ -426,8 +426,3 @@ void hf__zk_permits_attempt(struct zk_session *me, struct hf_ticket *core_ticket
     hf__fail_code(&why, HF_ENOMEM);
     hf__zk_ticket_failed(me, ticket, &why);
 }
-
-void hf__zk_expiring_attempt(struct zk_session *me, struct hf_ticket *core_ticket)
-{
-    hf__zk_permits_attempt(me, core_ticket);
-}

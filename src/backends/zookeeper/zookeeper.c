@@ -255,10 +255,8 @@ static void session_attempt(void *session, struct hf_ticket *core_ticket)
     struct zk_ticket *ticket = ticket_of(core_ticket);
     if (ticket)
         ticket->ops->attempt(me, ticket);
-    else if (core_ticket->kind == HF_PERMITS)
+    else if (core_ticket->kind == HF_PERMITS || core_ticket->kind == HF_EXPIRING)
         hf__zk_permits_attempt(me, core_ticket);
-    else if (core_ticket->kind == HF_EXPIRING)
-        hf__zk_expiring_attempt(me, core_ticket);
     else if (core_ticket->kind == HF_LATCH)
         hf__zk_latch_attempt(me, core_ticket);
     else if (me->layout == LAYOUT_SINGLE)
