@@ -2,11 +2,11 @@
 /*
  * Cells: a value and its version, in the node P/hf%cell.
  *
- * The node's data is the value and nothing else, so that anybody can read it. The
+ * The node's data is the value and nothing else, so that any client can read it. The
  * version is the node's mzxid, the number of the transaction that wrote it. The
- * ensemble never gives a number twice, so no version comes back, also not after the
- * cell was removed: nothing has to stay for that. A write goes by the znode version
- * that was read together with the mzxid.
+ * ensemble never gives a number twice, so no version comes back, even after the cell
+ * was removed, and nothing has to stay for that. A write is conditional on the znode
+ * version that was read together with the mzxid.
  */
 #include "changes.h"
 

@@ -3,18 +3,19 @@
  * Latches and cells: reading their node, and changing it once.
  *
  * A change is one multi: first a marker (an ephemeral node P/hf%done-<id of the
- * request> whose data is the result), then the plan of the verb. Either all of it is
- * there or nothing. When the answer has come the result is noted in the session and the
- * marker is deleted. If no answer comes, core asks again with the same id, and the
- * marker says whether it was done, and with which result. It goes with the session:
- * whoever asks again on another one is told that the outcome is not known
- * (HF_EUNCERTAIN), which is the truth.
+ * request> whose data is the result), then the plan of the verb. The server carries out
+ * all of it or nothing. When the reply has come the result is recorded in the session
+ * and the marker is deleted. If no reply comes core asks again with the same id, and
+ * the marker tells whether the change was made, and with which result. The marker ends
+ * with the session: after that the outcome cannot be known, and core is told
+ * HF_EUNCERTAIN.
  *
- * A *change* is the job of one request and ends with it. An *errand* is a multi under
- * way; it outlives a request that core forgets, because the marker has to go.
+ * A *change* is the job of one request and ends with it. A *pending change* is a multi
+ * without a reply yet; it outlives a request that core forgets, because the marker has
+ * to be deleted.
  *
- * A plan that fails because somebody was quicker is made anew from what is there now.
- * All under the client's lock.
+ * A plan that fails because another client changed the node first is made anew from
+ * what is there now. All under the client's lock.
  */
 #include "changes.h"
 
@@ -29,11 +30,11 @@
 
 enum look { LOOK_MARKER = 1, LOOK_NODE, LOOK_FOLDER };
 
-enum { PARENT_ROUNDS = 50 }; /* a container may be reaped before we use it */
+enum { PARENT_ROUNDS = 50 }; /* the server may remove a container before it is used */
 
 struct pending_change {
     struct hf_link link;
-    struct change *change; /* NULL: the request is forgotten */
+    struct change *change; /* NULL: core has forgotten the request */
     struct hf_id id;
     uint64_t result;
     bool by_zxid;
@@ -44,14 +45,14 @@ struct change {
     const struct change_verb *verb;
     struct pending_change *pending; /* under way; NULL: none */
     struct kind_probe probe;
-    bool alone; /* the name serves no other kind */
+    bool kind_checked; /* the name serves no other kind */
     uint8_t rounds;
     char folder[FOLDER_SIZE];
 };
 
 static void change_look(struct zk_session *me, struct change *change);
 
-/* ---- Notes ----------------------------------------------------------------------- */
+/* ---- Records --------------------------------------------------------------------- */
 
 void hf__zk_pending_changes_init(struct pending_changes *pending)
 {
@@ -86,7 +87,7 @@ static void record_drop(struct change_record *record)
     *record = (struct change_record){ .state = CHANGE_NONE };
 }
 
-/* Nobody asks for it any more: it is the oldest of many. */
+/* The oldest record gives way: core will not ask for that request again. */
 static void record_retire(struct zk_session *me, struct change_record *record)
 {
     if (record->marker && record->session == hf__zk_session_id(me->zk))
@@ -94,7 +95,7 @@ static void record_retire(struct zk_session *me, struct change_record *record)
     record_drop(record);
 }
 
-/* Takes `marker` over. */
+/* Owns `marker` from here on. */
 static void record_open(struct zk_session *me, const struct hf_id *id, char *marker)
 {
     struct change_record *record = record_find(me, id);
@@ -148,7 +149,7 @@ static void change_fail(struct zk_session *me, struct change *change, int rc,
     hf__zk_job_end(me, &change->job, rc, why);
 }
 
-/* True if the request was carried out before, or nobody can know: answered. */
+/* True: the request was carried out before, or that cannot be known; it is answered. */
 static bool change_known(struct zk_session *me, struct change *change)
 {
     const struct change_record *record = record_find(me, &change->job.request->id);
@@ -189,7 +190,7 @@ static void marker_path(const struct change *change, char path[PATH_SIZE])
     snprintf(path, PATH_SIZE, "%s%s%.*s", change->folder, NODE_DONE, UUID_SIZE, uuid);
 }
 
-/* Those before it say that they are fine. */
+/* The index of the operation that failed: those before it have no error. */
 static size_t first_failure(const struct zk_reply *reply)
 {
     size_t i = 0;
@@ -207,7 +208,7 @@ static void parents_made(void *session, void *subject, uint64_t tag,
     struct zk_session *me = session;
     struct change *change = subject;
     hf_error why;
-    /* NONODE: one further up was reaped meanwhile; so once more. */
+    /* NONODE: a parent was removed meanwhile; so once more. */
     bool fine = reply && (reply->error == ZK_NODEEXISTS || reply->error == ZK_NONODE);
     int rc = fine ? 0 : zk_reply_error(reply, gone, &why);
     if (rc == 0)
@@ -216,7 +217,7 @@ static void parents_made(void *session, void *subject, uint64_t tag,
         change_fail(me, change, rc, &why);
 }
 
-/* A multi that was not carried out. Op 0 is the marker. */
+/* The multi was not carried out. Operation 0 is the marker. */
 static void change_again(struct zk_session *me, struct change *change, size_t failed,
                          int32_t error)
 {
@@ -227,7 +228,8 @@ static void change_again(struct zk_session *me, struct change *change, size_t fa
         hf__zk_make_folder(me->zk, change->folder, parents_made, change, 0);
     else if (error == ZK_NODEEXISTS || error == ZK_BADVERSION ||
              (error == ZK_NONODE && !folder))
-        change_look(me, change); /* another client was quicker; or it was us */
+        change_look(me,
+                    change); /* another client was first, or an earlier try of ours */
     else if (error != ZK_OK)
         change_fail(me, change, hf__zk_server_error(&reply, &why), &why);
 }
@@ -260,7 +262,7 @@ static void pending_reply(void *session, void *subject, uint64_t tag,
         record_unmade(me, &id);
     if (!change)
         return;
-    if (made && by_zxid && result == 0) /* which no transaction is numbered */
+    if (made && by_zxid && result == 0) /* no transaction has number 0 */
         change_fail(me, change, hf__fail_code(&why, HF_ECORRUPT), &why);
     else if (made)
         change_answer(me, change, result);
@@ -323,7 +325,7 @@ static void probe_done(struct zk_session *me, struct kind_probe *probe, int rc,
                        const hf_error *why)
 {
     struct change *change = HF_CONTAINER(probe, struct change, probe);
-    change->alone = rc == 0;
+    change->kind_checked = rc == 0;
     if (rc == 0)
         change_plan(me, change, NULL);
     else
@@ -343,7 +345,7 @@ static void look_at_folder(struct zk_session *me, struct change *change,
         change_fail(me, change, hf__zk_kind_mismatch(&why, clash, change->verb->kind),
                     &why);
     } else {
-        change->alone = true;
+        change->kind_checked = true;
         change_plan(me, change, NULL);
     }
 }
@@ -375,7 +377,7 @@ static void look_reply(void *session, void *subject, uint64_t tag,
     if (tag == LOOK_MARKER) {
         if (reply)
             look_at_marker(me, change, reply);
-        return; /* what comes next goes the same way */
+        return; /* the next reply decides */
     }
     if (rc != 0)
         change_fail(me, change, rc, &why);
@@ -383,14 +385,14 @@ static void look_reply(void *session, void *subject, uint64_t tag,
         look_at_folder(me, change, reply);
     else if (change_known(me, change))
         return;
-    else if (absent && !change->alone)
+    else if (absent && !change->kind_checked)
         hf__zk_children(me->zk, change->folder, false, look_reply, change, LOOK_FOLDER);
     else
         change_plan(me, change, absent ? NULL : reply);
 }
 
-/* With a sync in front: this server may lag behind what others were told already. The
- * last answer may end the change inside its call. */
+/* With a sync in front: this server may lag behind what other clients were told. The
+ * last reply may free the change inside its call. */
 static void change_look(struct zk_session *me, struct change *change)
 {
     char path[PATH_SIZE];

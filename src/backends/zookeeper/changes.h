@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Requests about one persistent node (a latch, a cell), made once per request id.
+ * Requests about one persistent node (a latch, a cell), carried out once per request
+ * id.
  *
- * A verb says which node it is about and plans what to do with it as it is found;
- * changes.c reads the node, looks whether the name serves another kind, sends the plan
- * as one multi, and begins again if somebody was quicker.
+ * A verb names its node and plans what to do with it as it is found. changes.c reads
+ * the node, checks whether the name serves another kind, sends the plan as one multi,
+ * and begins again if another client changed the node first.
  */
 #ifndef HF_ZOOKEEPER_CHANGES_H
 #define HF_ZOOKEEPER_CHANGES_H
 
-#include "pending_changes.h"
 #include "kinds.h"
+#include "pending_changes.h"
 
 enum { PLAN_OPS = 3 };
 
 struct plan {
-    size_t count; /* of operations; 0: nothing to change, `result` is the answer */
+    size_t count; /* of operations; 0: nothing to change, answer with `result` */
     struct zk_op ops[PLAN_OPS];
     char paths[PLAN_OPS][PATH_SIZE];
     char text[64];   /* room for data */
@@ -23,7 +24,7 @@ struct plan {
     bool by_zxid;    /* the result is the number of the transaction instead */
 };
 
-/* 0 and a plan, or what to answer. `found` NULL: there is no such node. */
+/* 0 and a plan, or the code to answer. `found` NULL: there is no such node. */
 typedef int plan_make(struct zk_session *me, struct hf_request *request,
                       const char *folder, const struct zk_reply *found,
                       struct plan *plan, hf_error *why);
@@ -37,7 +38,7 @@ struct change_verb {
 void hf__zk_change_ask(struct zk_session *me, struct hf_request *request,
                        const struct change_verb *verb);
 
-/* One more operation on a node in `folder`. */
+/* Adds an operation on a node in `folder`. */
 struct zk_op *hf__zk_plan_add(struct plan *plan, int what, const char *folder,
                               const char *node);
 

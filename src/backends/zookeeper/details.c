@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The line of text in our nodes: written for tickets, read by inspections. Pure but for
- * hf__zk_identity_init(), which asks for the names of host and boot.
+ * hf__zk_identity_init(), which reads the names of the host and the boot.
  *
- * A lease is not written again when it is renewed, so what is left of it is the lease
- * counted from the beginning, or all of it where that is over: more than the truth and
- * never less.
+ * The line is not written again when a lease is renewed. So what is left of the lease
+ * is counted from the beginning, or is all of it where that is over: more than the
+ * truth, never less.
  */
 #include "details.h"
 
@@ -100,7 +100,7 @@ static int digit(char letter)
     return -1;
 }
 
-/* What does not belong into a report becomes '?': anybody can write into a node. */
+/* A control character becomes '?' in a report: any client can write into a node. */
 static char shown(char byte)
 {
     return (unsigned char)byte < ' ' || byte == 0x7f ? '?' : byte;
@@ -161,7 +161,7 @@ static int kind_of(const char *line)
     return 0;
 }
 
-/* No more than there can be. */
+/* Limited to UINT32_MAX. */
 static uint32_t count_at(const char *text, char **ret_end)
 {
     unsigned long long number = strtoull(text, ret_end, 10);
@@ -192,7 +192,7 @@ static void read_times(const struct zk_identity *identity, const char *line,
         return;
     age = strtoll(value + boot + 1, NULL, 10);
     if (age < 0)
-        return; /* no moment of our clock */
+        return; /* not a time of our clock */
     age = now_ns / HF_NS_PER_MS - age;
     ret->since_ms = age > 0 ? age : 0;
     if (ttl > 0 && ret->since_ms < ttl)

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What our nodes say about whoever made them: one line of text in the node's data.
+ * The line of text in the data of our nodes: it describes the client that made the
+ * node.
  *
  *     holdfast host=web7 pid=811 program=night%20watch kind=fair permits=1/1
  *     ttl=30000 since=4be1a3c0:81234567 note=row%2042          (all in one line)
  *
  * Values are percent-encoded where they hold a space, a '%' or a control character.
- * `since` is a moment of the host's own clock (which no other machine has) behind the
- * first digits of its boot id: whoever sees its own boot id there can tell how old the
- * node is, and nobody else believes to. Data of any other form is a stranger's, and is
- * shown as the host: Curator writes its address, kazoo what it was told.
+ * `since` is a moment of the host's own clock, which no other machine has, behind the
+ * first digits of its boot id: only a client with the same boot id can tell from it how
+ * old the node is. Data of any other form is a foreign client's and is shown as the
+ * host: Curator writes its address, kazoo what its user chose.
  */
 #ifndef HF_ZOOKEEPER_DETAILS_H
 #define HF_ZOOKEEPER_DETAILS_H
@@ -22,7 +23,7 @@ enum {
     ZK_DETAILS_SIZE = 1024  /* a whole line */
 };
 
-/* Who we are; written once per session. */
+/* The host, pid and program of this client; written once per session. */
 struct zk_identity {
     char boot[ZK_BOOT_SIZE];
     char text[ZK_IDENTITY_SIZE]; /* "holdfast host=... pid=... program=..." */
@@ -31,15 +32,15 @@ struct zk_identity {
 
 void hf__zk_identity_init(struct zk_identity *identity, const char *program);
 
-/* The line of a ticket. `token`: of a hold whose node is younger than its grant, else
- * 0. Returns its length; there is a NUL behind it. */
+/* The line of a ticket, with a NUL; returns its length. `token`: of a hold whose node
+ * is younger than its grant, else 0. */
 size_t hf__zk_details_write(const struct zk_identity *identity,
                             const struct hf_ticket *ticket, int64_t now_ns,
                             uint64_t token, char line[ZK_DETAILS_SIZE]);
 
 struct zk_details {
     bool ours; /* written by holdfast */
-    int kind;  /* 0 if it does not say */
+    int kind;  /* 0: not stated */
     uint32_t permits, limit;
     uint64_t token;
     int64_t pid;

@@ -3,11 +3,10 @@
  * What is known to cost locks on a ZooKeeper ensemble, and what to do about it. Under
  * the client's lock.
  *
- * A ping, a look at the list of servers, and a walk over all names (survey.h),
- * read-only. What is judged: how long the session lasts, how far the server is away and
- * how many there are, the numbers of each queue, and children that do not belong where
- * they lie. Each thing is told once, with how many there are and one of them as an
- * example.
+ * A ping, a read of the list of servers, and a walk over all names (walk.h), read-only.
+ * Judged are: how long the session lasts, how far away the server is and how many there
+ * are, the numbers of each queue, and children in a folder where they do not belong.
+ * Each finding is reported once, with the count and one example.
  */
 #include "walk.h"
 
@@ -19,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Numbers end at 2147483647; this many more are left to who is warned. */
+/* Numbers end at 2147483647: the warning comes 147 million locks before. */
 #define NUMBER_HIGH INT64_C(2000000000)
 #define SLOW_NS (50 * HF_NS_PER_MS)
 
@@ -31,11 +30,11 @@ struct oddity {
 };
 
 struct diagnosis {
-    struct oddity strays;  /* Curator would wait for them for ever */
+    struct oddity strays;  /* children that Curator would wait for without end */
     struct oddity numbers; /* queues whose numbers are almost used up */
     struct oddity mixed;   /* two kinds of lock in one folder */
     size_t names;
-    int servers; /* that vote; 0: it is alone; -1: it does not say */
+    int servers; /* that vote; 0: a single server; -1: not known */
 };
 
 static void report(struct zk_session *me, struct walk *walk, int level,
@@ -47,7 +46,7 @@ static void report(struct zk_session *me, struct walk *walk, int level,
 
 static struct diagnosis *diagnosis_of(struct walk *walk)
 {
-    return (struct diagnosis *)(void *)walk->victim; /* freed with the survey */
+    return (struct diagnosis *)(void *)walk->victim; /* freed with the walk */
 }
 
 /* ---- The walk -------------------------------------------------------------------- */
@@ -60,8 +59,8 @@ static void oddity_add(struct oddity *oddity, const struct step *step,
                  (int)(child->len < 64 ? child->len : 64), child->at);
 }
 
-/* Sorted by its whole name, as Curator does with what is not a lock, it comes before
- * every number. */
+/* Curator sorts a child that is no lock by its whole name: does it come before every
+ * number? */
 static bool comes_first(const struct zk_text *name)
 {
     return name->len > 0 && name->at[0] <= '9' && name->at[0] != '%';
@@ -260,7 +259,7 @@ void hf__zk_diagnose(struct zk_session *me, struct hf_request *request)
     walk->folder_listed = diagnose_folder;
     hf__zk_walk_expect(walk);
     hf__zk_walk_expect(walk);
-    hf__zk_walk_expect(walk); /* the calls may be answered inside of them */
+    hf__zk_walk_expect(walk); /* replies may come inside the calls */
     hf__zk_ping(me->zk, ping_done, walk, 0);
     hf__zk_get_config(me->zk, config_done, walk, 0);
     walk->under_way--;

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Who holds and who waits; taking a lock away; asking for it. Three uses of a survey
- * (survey.h). Under the client's lock.
+ * Inspect, evict and revoke: three uses of a walk (walk.h). Under the client's lock.
  *
- * A holder is known by its token: the czxid of its node, or what the node itself says
- * (after a downgrade it is younger than the grant). Eviction deletes its nodes.
- * Revocation writes Curator's word into the first of them, and whoever holds it is free
- * to listen.
+ * A holder is identified by its token: the czxid of its node, or the token that the
+ * node's data states (after a downgrade the node is younger than the grant). Eviction
+ * deletes its nodes. Revocation writes Curator's word into the first of them, which the
+ * holder may obey or ignore.
  */
 #include "walk.h"
 
@@ -28,8 +27,8 @@ static uint64_t token_of(const struct zk_reply *reply, const struct zk_details *
     return details->token ? details->token : (uint64_t)reply->stat.czxid;
 }
 
-/* A lock's name may end in "locks": then it lies where the queue of a semaphore would.
- * Our own nodes say what they are. */
+/* A lock's name may end in "locks": then its folder is where the queue of a semaphore
+ * would be. The data of our own nodes states the kind. */
 static bool belongs(const struct step *step, const struct zk_details *details)
 {
     bool counts = details->kind == HF_PERMITS || details->kind == HF_EXPIRING;
@@ -39,7 +38,7 @@ static bool belongs(const struct step *step, const struct zk_details *details)
 
 /* ---- Inspect --------------------------------------------------------------------- */
 
-/* All that a latch says is what is left of it. */
+/* A latch states what is left to count. */
 static uint32_t latch_left(const struct zk_reply *reply)
 {
     char text[64] = "";
@@ -135,7 +134,7 @@ void hf__zk_inspect(struct zk_session *me, struct hf_request *request)
 
 /* ---- Evict ----------------------------------------------------------------------- */
 
-enum { EVICT_ROUNDS = 10 }; /* of a hold that is another node each time */
+enum { EVICT_ROUNDS = 10 }; /* of a hold whose node changes each time */
 
 static zk_done victims_listed;
 
@@ -154,9 +153,9 @@ static void evict_node(struct zk_session *me, struct walk *walk,
         walk->rc = hf__fail_code(&walk->why, HF_ENOMEM);
 }
 
-/* Of our own holds all nodes have one id: the folder is listed once more. Deletes that
- * find nothing mean that the nodes were released, or that the hold has another one now:
- * a writer that became a reader. The next listing tells. */
+/* All nodes of a hold of holdfast have one id: the folder is listed once more. Deletes
+ * that find nothing mean that the nodes were released, or that the hold has another
+ * node now: a writer that became a reader. The next listing shows which. */
 static void victims_list(struct zk_session *me, struct walk *walk)
 {
     char folder[PATH_SIZE];
@@ -218,7 +217,8 @@ static void victims_listed(void *session, void *subject, uint64_t tag,
     size_t folder = (size_t)(strrchr(walk->victim, '/') - walk->victim) + 1;
     size_t count = 0;
     hf_error why;
-    bool left = reply && reply->error == ZK_NONODE; /* the folder has gone with it */
+    bool left = reply && reply->error ==
+                             ZK_NONODE; /* the folder is gone, and the node with it */
     int rc = left ? 0 : zk_reply_error(reply, gone, &why);
     if (rc != 0) {
         hf__zk_job_end(me, &walk->job, rc, &why);
@@ -243,7 +243,7 @@ static void victims_listed(void *session, void *subject, uint64_t tag,
         evict_fail(me, walk);
 }
 
-/* The holder's node may have become another one between being listed and being read:
+/* A downgrade may have replaced the holder's node between being listed and being read:
  * then the walk begins again. */
 static void evict_end(struct zk_session *me, struct walk *walk)
 {
@@ -266,7 +266,7 @@ static void evict_end(struct zk_session *me, struct walk *walk)
         victims_list(me, walk);
         return;
     }
-    hf__zk_walk_expect(walk); /* another library's */
+    hf__zk_walk_expect(walk); /* of another library */
     hf__zk_delete(me->zk, walk->victim, -1, victim_deleted, walk, 0);
 }
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Which kind a name serves already: see kinds.h for what lies where.
+ * Which kind a name serves already: see kinds.h for the nodes of each.
  *
- * Whoever takes a place lists the folder after its own node is there, so that of two
- * kinds that come at once at least one sees the other. Under the client's lock.
+ * A client that enters a queue lists the folder after its own node exists, so that of
+ * two kinds that come at once at least one sees the other. Under the client's lock.
  */
 #include "kinds.h"
 
@@ -19,13 +19,13 @@ static bool is(const struct zk_text *name, const char *node)
     return name->len == len && memcmp(name->at, node + 1, len) == 0;
 }
 
-/* The kind a child stands for; *ret_maybe if its folder may be empty. */
+/* The kind that a child shows; *ret_maybe: only if its folder is not empty. */
 static int32_t child_kind(enum layout layout, const struct zk_text *name,
                           bool *ret_maybe)
 {
     struct node node;
     *ret_maybe = true;
-    if (is(name, FOLDER_LEASES)) /* "locks" may well be the end of somebody's name */
+    if (is(name, FOLDER_LEASES)) /* "locks" may be the end of a longer name */
         return HF_PERMITS;
     if (is(name, FOLDER_EXPIRING))
         return HF_EXPIRING;
@@ -40,7 +40,7 @@ static int32_t child_kind(enum layout layout, const struct zk_text *name,
     return node.form == NODE_LOCK ? HF_MUTEX : 0;
 }
 
-/* kazoo's Lock and WriteLock are one: such a node is no sign of either. */
+/* kazoo's Lock and WriteLock are one form: such a node identifies neither. */
 static bool may_meet(enum layout layout, int32_t one, int32_t other)
 {
     int a = hf__family(one), b = hf__family(other);
@@ -85,7 +85,7 @@ static const struct {
     const char *folder;
     int32_t kind;
 } inside[] = {
-    /* a ticket moves from the queue to the leases: seen here or there */
+    /* a ticket moves from the queue to the leases: it is seen in one of them */
     { FOLDER_LOCKS, HF_PERMITS },
     { FOLDER_LEASES, HF_PERMITS },
     { FOLDER_EXPIRING FOLDER_LOCKS, HF_EXPIRING },
@@ -128,7 +128,7 @@ static void probe_reply(void *session, void *subject, uint64_t tag,
     probe->done(me, probe, rc, &why);
 }
 
-/* Answers may come inside the calls, and the last one may end the probe. */
+/* Replies may come inside the calls, and the last one may free the probe. */
 void hf__zk_kind_probe(struct zk_session *me, struct kind_probe *probe,
                        const char *folder, int32_t kind, kind_probe_done *done)
 {

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Latches: P/hf%latch has what is left, P/hf%gate is there as long as it counts.
+ * Latches: P/hf%latch has what is left to count, P/hf%gate exists while it counts.
  *
- * Both are made in one step and go in one step, the last count-down; an open latch
- * leaves nothing. Counting changes hf%latch alone, so that those who wait, and watch
- * the gate, sleep until it opens. Then all of them are woken: that is what a latch is
- * for. A gate that was made again is another node with another czxid: whoever waited
- * for the former one has seen it open.
+ * Both are created in one multi and deleted in one, by the last count-down; an open
+ * latch leaves nothing. Counting changes hf%latch alone, so that the waiters, which
+ * watch the gate, sleep until it is deleted. Then all of them are woken: that is what a
+ * latch is for. A gate that is made again is another node with another czxid: a waiter
+ * of the former one knows that it has opened.
  *
- * Who waits has a node of its own, P/hf%wait-<uuid>, for hf_inspect() alone. It may
- * stay for a moment longer than the wait: then it is litter, deleted until it is gone.
- * All under the client's lock.
+ * Each waiter has a node of its own, P/hf%wait-<uuid>, for hf_inspect() alone. It may
+ * outlive the wait for a moment: then it is an orphan node. All under the client's
+ * lock.
  */
 #include "changes.h"
 
@@ -80,7 +80,7 @@ static int latch_down(struct zk_session *me, struct hf_request *request,
     (void)me;
     uint64_t left = 0;
     if (!found)
-        return 0; /* open already */
+        return 0; /* it is open */
     if (latch_left(found, &left, why) != 0)
         return HF_ECORRUPT;
     bool opens = left <= request->number;
@@ -113,10 +113,10 @@ struct wait {
     struct zk_ticket ticket;
     struct watcher watcher;
     struct kind_probe probe;
-    int64_t gate;        /* czxid of the gate we wait for; 0: not known yet */
-    bool node_may_exist; /* P/hf%wait-.. is there, or may be */
-    bool node_exists;    /* it is there */
-    char *folder;        /* the three paths lie in one block */
+    int64_t gate;        /* czxid of the gate that is waited for; 0: not known yet */
+    bool node_may_exist; /* P/hf%wait-<uuid> */
+    bool node_exists;    /* it does */
+    char *folder;        /* the three paths are in one block */
     char *gate_path;
     char *node;
 };
@@ -139,9 +139,9 @@ static void gate_fired(struct zk_session *me, struct watcher *watcher,
         wait_look(me, wait);
 }
 
-/* The watch is set first: what fires before the answer just makes us look again. Which
- * gate it is shows at the first look, behind a sync: this server may not have heard yet
- * of a latch that others were told is set. */
+/* The watch is set first: an event before the reply only causes another look. The first
+ * look identifies the gate, behind a sync: this server may not have heard yet of a
+ * latch that another client was told is set. */
 static void wait_look(struct zk_session *me, struct wait *wait)
 {
     hf__zk_watcher_set(me, &wait->watcher, wait->gate_path, gate_fired);
@@ -164,7 +164,7 @@ static void wait_delete(struct zk_session *me, struct wait *wait)
     hf__zk_delete(me->zk, wait->node, -1, wait_reply, &wait->ticket, REPLY_DELETE);
 }
 
-/* Core forgets a wait that is over, and so do we, but for its node. */
+/* Core forgets a wait that is over, and so does the store, except for its node. */
 static void wait_open(struct zk_session *me, struct wait *wait)
 {
     struct hf_ticket *core_ticket = wait->ticket.core_ticket;
@@ -173,7 +173,7 @@ static void wait_open(struct zk_session *me, struct wait *wait)
     if (wait->node_may_exist)
         hf__zk_orphan_node_add(me, wait->node, strlen(wait->node));
     core_ticket->store[0] = 0;
-    core_ticket->store[1] = 1; /* asked again, it is still open for this one */
+    core_ticket->store[1] = 1; /* asked again, it is still open for this ticket */
     wait->ticket.core_ticket = NULL;
     hf__zk_ticket_free(me, &wait->ticket);
     me->host->ops->granted(me->host, core_ticket, &grant);
@@ -216,7 +216,7 @@ static void probe_done(struct zk_session *me, struct kind_probe *probe, int rc,
         wait_fail(me, wait, why);
 }
 
-/* No gate: the latch is open, unless the name is no latch at all. */
+/* No gate: the latch is open, unless the name serves another kind. */
 static void folder_reply(struct zk_session *me, struct wait *wait,
                          const struct zk_reply *reply)
 {
@@ -260,7 +260,7 @@ static void node_reply(struct zk_session *me, struct wait *wait,
     wait->node_exists = there;
     if (there)
         hf__zk_ticket_queued(me, &wait->ticket);
-    else if (reply->error == ZK_NONODE) /* the folder went, and the latch with it */
+    else if (reply->error == ZK_NONODE) /* the folder is gone, and the latch with it */
         wait_look(me, wait);
     else
         wait_fail(me, wait, why);
@@ -291,7 +291,7 @@ static void wait_reply(void *session, void *subject, uint64_t tag,
     if (tag == REPLY_DELETE) {
         delete_reply(me, wait, reply);
     } else if (wait->ticket.withdrawing) {
-        return; /* the answer to the delete, behind this one, ends it */
+        return; /* the reply to the delete, behind this one, ends it */
     } else if (tag == REPLY_NODE && reply) {
         node_reply(me, wait, reply, &why);
     } else if (rc != 0 && !absent) {
@@ -305,7 +305,7 @@ static void wait_reply(void *session, void *subject, uint64_t tag,
     }
 }
 
-/* ---- The stay -------------------------------------------------------------------- */
+/* ---- The ticket ------------------------------------------------------------------ */
 
 static void wait_attempt(struct zk_session *me, struct zk_ticket *ticket)
 {
@@ -350,7 +350,7 @@ static const struct zk_ticket_ops wait_ops = {
     .done = wait_done,
 };
 
-/* The folder, the gate and the node of a wait, one behind the other. */
+/* The paths of the folder, the gate and the node, one behind the other. */
 static bool wait_name(struct wait *wait)
 {
     const struct hf_ticket *core_ticket = wait->ticket.core_ticket;

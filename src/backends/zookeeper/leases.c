@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How a semaphore lies on the server: see leases.h. No session, no calls.
+ * How a semaphore is laid out on the server: see leases.h. No session, no requests.
  */
 #include "leases.h"
 
@@ -69,7 +69,7 @@ void hf__zk_lease_name_write(char out[NODE_SIZE], enum layout layout,
     snprintf(out, NODE_SIZE, "_c_%.*s%s-lease-", UUID_SIZE, uuid, heavy);
 }
 
-/* The number behind "-x" where the id ends; 1 if there is none. */
+/* The number behind "-x" at the end of the id; 1 if there is none. */
 static uint32_t weight_behind(const struct zk_text *name, size_t at)
 {
     char digits[12] = "";
@@ -85,8 +85,8 @@ static uint32_t weight_behind(const struct zk_text *name, size_t at)
     return number > 0 && number <= UINT32_MAX ? (uint32_t)number : 1;
 }
 
-/* Curator counts whatever lies in the folder of leases, so we do too. In kazoo's the
- * folders of longer names may lie as well. */
+/* Curator counts every child of the folder of leases, so holdfast does too. In kazoo's
+ * layout there may be folders of longer names among them. */
 uint32_t hf__zk_lease_weight(enum layout layout, const struct zk_text *name)
 {
     struct node node;

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Mutex, reentrant, fair, read, write: a stay with one place in the folder of its name.
+ * Mutex, reentrant, fair, read, write: a ticket with one queue node in the folder of
+ * its name.
  *
- * First come, first served for all of them, so mutex and fair are the same. A mere try
- * goes into the queue as well and leaves it when it is not the first: only a write is
- * sure to see what there is. Two writes for nothing are dear, though, so a name that
- * was busy the last time (ticket->hint) is looked at first, behind a sync.
+ * All are first come, first served, so mutex and fair are the same. A try enters the
+ * queue too and is withdrawn when it is not the first: only a write is sure to see
+ * every node. That costs two writes for nothing, so a name that was busy the last time
+ * (core_ticket->hint) is looked at first, behind a sync.
  *
  * Downgrade is Curator's (5.5 and later): a reader's node with the writer's number
- * takes the place of the writer's, both in one transaction.
+ * replaces the writer's node, both in one transaction.
  */
 #include "kinds.h"
 #include "queue.h"
@@ -22,10 +23,11 @@ enum { HINT_BUSY = 1 };
 struct lock {
     struct zk_ticket ticket;
     struct queue_node qnode;
-    bool try_failed; /* not the first: leaves again, and then says busy */
-    bool peeking;    /* looks before it goes in */
-    /* stay.moving: from a writer into a reader, and not known to be one. */
-    struct hf_request *request; /* that asked for it; NULL if it was forgotten */
+    bool try_failed; /* a try that is not the first: withdraw, then say busy */
+    bool peeking;    /* lists the folder before it enters */
+    /* ticket.downgrading: a writer that becomes a reader, not known to be one yet. */
+    struct hf_request
+        *request; /* for the downgrade; NULL: none, or core has forgotten it */
     struct kind_probe probe;
 };
 
@@ -46,7 +48,7 @@ static enum node_form form_of(int32_t kind)
     return kind == HF_WRITE ? NODE_WRITE : NODE_LOCK;
 }
 
-/* ---- What the place says --------------------------------------------------------- */
+/* ---- The queue node -------------------------------------------------------------- */
 
 static void lock_admitted(struct zk_session *me, struct queue_node *qnode,
                           int64_t since_ns)
@@ -100,7 +102,8 @@ static void probe_done(struct zk_session *me, struct kind_probe *probe, int rc,
         hf__zk_queue_node_refuse(me, qnode, why);
     } else {
         qnode->kind_checked = rc == 0;
-        hf__zk_queue_node_list(me, qnode); /* without an answer, this has none either */
+        hf__zk_queue_node_list(
+            me, qnode); /* if the probe got no reply, this gets none either */
     }
 }
 
@@ -120,7 +123,7 @@ static bool lock_check(struct zk_session *me, struct queue_node *qnode,
         return false;
     }
     if (clash != HF_LATCH && clash != HF_CELL)
-        return true; /* other locks: queue.c knows better who was the first */
+        return true; /* other locks: queue.c decides which was the first */
     hf__zk_kind_mismatch(&why, clash, core_ticket->kind);
     hf__zk_queue_node_refuse(me, qnode, &why);
     return false;
@@ -196,7 +199,7 @@ static void lock_attempt(struct zk_session *me, struct zk_ticket *ticket)
         return;
     } else if (lock->qnode.state == QUEUE_NODE_IDLE) {
         lock->qnode.queued_told =
-            false; /* an attempt is answered: by busy, if it is a try */
+            false; /* so that this attempt is answered, with busy if it is a try */
         lock_start(me, lock);
     } else if (!hf__zk_is_up(me->zk)) {
         hf__fail(&why, HF_EUNCERTAIN, "there is no connection to ZooKeeper");
@@ -238,7 +241,7 @@ static void downgrade_made(struct zk_session *me, struct lock *lock)
     downgrade_answer(me, lock, 0, NULL);
 }
 
-/* Our own node is gone, and the new one is not there: the hold is lost. */
+/* Our own node does not exist, and so the new one was not made: the hold is lost. */
 static bool node_is_gone(const struct zk_reply *reply)
 {
     return reply && reply->error == ZK_NONODE;
@@ -291,7 +294,7 @@ static void downgrade_send(struct zk_session *me, struct lock *lock)
     hf__zk_multi(me->zk, ops, 2, downgrade_reply, lock, 0);
 }
 
-/* The path of the reader's node goes where that of the one ahead was: nobody is. */
+/* The path of the reader's node is kept in `predecessor`: a holder has none. */
 static void reader_path_write(struct zk_session *me, struct lock *lock)
 {
     struct queue_node *qnode = &lock->qnode;
@@ -350,7 +353,7 @@ static void lock_up(struct zk_session *me, struct zk_ticket *ticket, bool fresh)
     else if (ticket->core_ticket && !ticket->withdrawing && !ticket->lease_ended &&
              !lock->peeking) {
         if (ticket->answered)
-            lock_start(me, lock); /* its place went with the former session */
+            lock_start(me, lock); /* its queue node ended with the former session */
         else
             me->host->ops->notice(me->host, ticket->core_ticket);
     }

@@ -6,9 +6,9 @@
  * the names do. Encoded are: '%'; a '/' at either end or after another one; the dots of
  * a component "." or ".."; the first letter of "zookeeper" in front, which is the
  * server's own; characters from U+E000 on, of which the server refuses many; and the
- * last digit of a component that looks like a node of a queue. hf__zk_folder_read() decodes
- * whatever is encoded and then asks whether that name has this path: so the pair is
- * injective by construction. A flat path has all its slashes encoded.
+ * last digit of a component that looks like a node of a queue. hf__zk_folder_read()
+ * decodes and then checks that the decoded name has this path: so the pair is injective
+ * by construction. A flat path has all its slashes encoded.
  */
 #include "names.h"
 
@@ -20,8 +20,8 @@ enum { NUMBER_DIGITS = 10, ID_DIGITS = 32 };
 
 /* ---- Nodes ----------------------------------------------------------------------- */
 
-/* What stands right before the number. As in Curator, the last occurrence counts, and
- * what stands before it does not matter. */
+/* The text right before the number. As in Curator, the last occurrence counts, and what
+ * comes before it does not matter. */
 struct form_text {
     enum node_form form;
     const char *text;
@@ -64,7 +64,7 @@ static enum node_form form_before(const struct form_text *forms, const char *nam
     return NODE_OTHER;
 }
 
-/* Where the digits of an id begin, if there is one. */
+/* Where the digits of an id would begin. */
 static size_t id_start(const char *name, size_t len)
 {
     return len >= 3 && memcmp(name, "_c_", 3) == 0 ? 3 : 0;
@@ -191,7 +191,7 @@ static char *encode_byte(char *at, unsigned char byte)
     return at;
 }
 
-/* Which of its bytes a component needs encoded besides '%' and high characters. */
+/* Which bytes of a component must be encoded, besides '%' and high characters. */
 struct component {
     const char *text;
     size_t len;

@@ -2,9 +2,9 @@
 /*
  * Orphan nodes, and the timer that repeats what could not be sent.
  *
- * An orphan node is a node of ours without a ticket: what a create left whose reply was
- * lost. Its delete is repeated until the node is known to be gone, or its session is
- * over, which ends the node too. Under the client's lock.
+ * An orphan node is a node of ours without a ticket, such as what a create left whose
+ * reply was lost. Its delete is repeated until the node is known to be gone, or its
+ * session is over, which ends the node too. Under the client's lock.
  */
 #include "session.h"
 

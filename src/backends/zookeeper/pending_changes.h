@@ -12,7 +12,7 @@ enum { CHANGE_RECORDS = 64 };
 
 enum change_state {
     CHANGE_NONE = 0,
-    CHANGE_PENDING, /* sent, and no answer yet: while the session lives its marker tells */
+    CHANGE_PENDING, /* no reply yet: while the session lives its marker tells */
     CHANGE_MADE,    /* with that result */
 };
 
@@ -21,7 +21,7 @@ struct change_record {
     struct hf_id id;
     int64_t session;
     uint64_t result;
-    char *marker; /* of an open one: the path of its marker, ours */
+    char *marker; /* while pending: the path of its marker, owned */
 };
 
 struct pending_changes {

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Semaphores: Curator's SemaphoreV2, weighted; expiring permits are the same one floor
- * down (leases.h says where). Under the client's lock.
+ * Semaphores: Curator's SemaphoreV2, with weights. Expiring permits are the same in a
+ * folder below (leases.h). Under the client's lock.
  *
- * A ticket stands in a queue (a place in P/locks) until it is the first, waits there
- * for room among the leases, and then swaps its place for its leases in one step. So
- * nobody overtakes, whoever waits for much is not starved, there are never more leases
- * than the limit, and only the first in line watches the leases.
+ * A ticket has a queue node in P/locks until it is the first, waits there until enough
+ * permits are free, and then exchanges its queue node for its leases in one multi. So
+ * no ticket overtakes another, a ticket for many permits is not starved, there are
+ * never more leases than the limit, and only the first in the queue watches the leases.
  *
- * A look asks for three things at once: what else the name serves, the limit, the
- * leases. The first one goes out together with the place, so that whoever is alone
- * waits for two answers in all. What it says of the leases holds only if the place
- * turns out to be the first one; what it says of the limit counts in any case.
+ * A look asks for three things at once: which kinds the name serves, the limit, the
+ * leases. The first look is sent together with the queue node, so that a client without
+ * rivals waits for two replies in all. What it says of the leases counts only if the
+ * queue node turns out to be the first; what it says of the limit counts in any case.
  */
 #include "permits.h"
 
@@ -24,7 +24,7 @@ enum look { LOOK_FOLDER = 1, LOOK_LIMIT, LOOK_LEASES };
 
 #define LOOK_BITS 8
 
-/* ---- Ends that are not the caller's wish ----------------------------------------- */
+/* ---- Refused, or stuck ----------------------------------------------------------- */
 
 static void permit_leave_queue(struct zk_session *me, struct permit *permit)
 {
@@ -56,7 +56,7 @@ void hf__zk_permit_pause(struct zk_session *me, struct permit *permit,
         hf__zk_ticket_failed(me, &permit->ticket, &copy);
 }
 
-/* ---- The place in the queue ------------------------------------------------------ */
+/* ---- The queue node -------------------------------------------------------------- */
 
 static struct permit *permit_of_node(struct queue_node *qnode)
 {
@@ -69,11 +69,11 @@ static void qnode_admitted(struct zk_session *me, struct queue_node *qnode,
     (void)since_ns;
     struct permit *permit = permit_of_node(qnode);
     if (permit->state == PERMIT_LOOK && permit->was_first)
-        return; /* the look that went out with the place is on its way */
+        return; /* the look that was sent with the queue node is under way */
     hf__zk_permit_look(me, permit, false);
 }
 
-/* A mere try waits for what the look says: busy, or refused. */
+/* A try waits for the result of the look: busy, or refused. */
 static void qnode_queued(struct zk_session *me, struct queue_node *qnode)
 {
     struct permit *permit = permit_of_node(qnode);
@@ -109,7 +109,7 @@ static const struct queue_node_user queue_node_user = {
     .withdrawn = qnode_withdrawn,
 };
 
-/* The place may fail inside, and end the stay: then the ticket has none any more. */
+/* The queue node may fail inside and free the ticket: then core's has none. */
 void hf__zk_permit_enter(struct zk_session *me, struct permit *permit)
 {
     struct hf_ticket *core_ticket = permit->ticket.core_ticket;
@@ -124,7 +124,7 @@ void hf__zk_permit_enter(struct zk_session *me, struct permit *permit)
     hf__zk_flush(me->zk);
 }
 
-/* ---- What to make of it ---------------------------------------------------------- */
+/* ---- Deciding -------------------------------------------------------------------- */
 
 static void refuse_limit(struct zk_session *me, struct permit *permit)
 {
@@ -134,8 +134,8 @@ static void refuse_limit(struct zk_session *me, struct permit *permit)
     hf__zk_permit_refuse(me, permit, &why);
 }
 
-/* The first one, but there is no room. */
-static void wait_for_room(struct zk_session *me, struct permit *permit)
+/* The first one, but too few permits are free. */
+static void wait_for_permits(struct zk_session *me, struct permit *permit)
 {
     if (!permit->watching) {
         hf__zk_permit_look(me, permit, true);
@@ -161,7 +161,7 @@ static void decide(struct zk_session *me, struct permit *permit)
         permit->try_failed = true;
         permit_leave_queue(me, permit);
     } else if (first) {
-        wait_for_room(me, permit);
+        wait_for_permits(me, permit);
     } else {
         permit_set_state(permit, PERMIT_QUEUE);
         if (permit->qnode.state == QUEUE_NODE_IN)
@@ -181,14 +181,14 @@ static void probe_done(struct zk_session *me, struct kind_probe *probe, int rc,
         hf__zk_permit_pause(me, permit, why);
 }
 
-static void look_is_over(struct zk_session *me, struct permit *permit)
+static void look_done(struct zk_session *me, struct permit *permit)
 {
     int32_t kind = permit->ticket.kind;
     enum queue_node_state state = permit->qnode.state;
     hf_error why;
     if (state != QUEUE_NODE_IN && state != QUEUE_NODE_WAITING) {
         permit_set_state(permit,
-                         PERMIT_QUEUE); /* too early: it makes its folder first */
+                         PERMIT_QUEUE); /* too early: its folder is being made */
     } else if (permit->clash == KIND_MAYBE) {
         hf__zk_kind_probe(me, &permit->probe, permit->folders.name, kind, probe_done);
     } else if (permit->clash) {
@@ -262,7 +262,7 @@ static void look_reply(void *session, void *subject, uint64_t tag,
     } else if (look == LOOK_LEASES && read) {
         permit->leases_missing = reply->error == ZK_NONODE;
         hf__zk_permit_count(permit, me->layout, reply);
-        look_is_over(me, permit);
+        look_done(me, permit);
     } else if (look == LOOK_LEASES) {
         zk_reply_error(reply, gone, &why);
         if (reply)
@@ -282,7 +282,8 @@ static void look_send(struct permit *permit,
          (uint64_t)permit->generation << LOOK_BITS | look);
 }
 
-/* Answers inside the calls only say that there is no connection; none ends the stay. */
+/* A reply inside a call only says that there is no connection; none frees the
+ * ticket. */
 void hf__zk_permit_look(struct zk_session *me, struct permit *permit, bool watch)
 {
     const struct lease_folders *at = &permit->folders;
@@ -301,7 +302,7 @@ void hf__zk_permit_look(struct zk_session *me, struct permit *permit, bool watch
     hf__zk_flush(me->zk);
 }
 
-/* ---- The stay -------------------------------------------------------------------- */
+/* ---- The ticket ------------------------------------------------------------------ */
 
 static void permit_attempt(struct zk_session *me, struct zk_ticket *ticket)
 {
@@ -321,7 +322,7 @@ static void permit_withdraw(struct zk_session *me, struct zk_ticket *ticket)
     case PERMIT_NONE:
         hf__zk_ticket_withdrawn(me, ticket, HF_GONE);
         break;
-    case PERMIT_TAKE: /* its answer tells what to give back */
+    case PERMIT_TAKE: /* its reply tells what to delete */
         break;
     case PERMIT_UNKNOWN:
         hf__zk_permit_find(me, permit);

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The inside of a semaphore's ticket, shared by permits.c (the way in: queue, room, the
- * first look) and permits_take.c (leases: taken, found again, given back).
+ * A semaphore's ticket, shared by permits.c (queue, waiting for permits, the first
+ * look) and permits_take.c (leases: taken, found, released).
  *
- *     QUEUE --first--> LOOK --no room--> ROOM --the leases changed--> LOOK
+ *     QUEUE --first--> LOOK --too few--> WAIT --leases changed--> LOOK
  *                       |
- *                       +--room--> TAKE --> CHECK --> HELD --> GIVE
+ *                       +--enough--> TAKE --> CHECK --> HELD --> RELEASE
  *
- * TAKE without an answer is UNSURE until the leases were looked through. CHECK: the
- * leases are there, and the name is looked at once more. A client of another kind that
- * came before them may not have seen us; one that comes later does.
+ * TAKE without a reply is UNKNOWN until the leases have been listed. CHECK: the leases
+ * exist, and the name is looked at once more. A client of another kind that came before
+ * them may not have seen us; one that comes later does.
  */
 #ifndef HF_ZOOKEEPER_PERMITS_H
 #define HF_ZOOKEEPER_PERMITS_H
@@ -17,7 +17,7 @@
 #include "leases.h"
 
 enum permit_state {
-    PERMIT_NONE = 0, /* nothing is there, or nothing any more */
+    PERMIT_NONE = 0, /* nothing is on the server */
     PERMIT_QUEUE,
     PERMIT_LOOK,
     PERMIT_WAIT,
@@ -79,20 +79,20 @@ void hf__zk_permit_look(struct zk_session *me, struct permit *permit, bool watch
 void hf__zk_permit_enter(struct zk_session *me, struct permit *permit);
 void hf__zk_permit_refuse(struct zk_session *me, struct permit *permit,
                           const hf_error *why);
-/* No connection, or no memory for the call: goes on at `up`. */
+/* No connection, or no memory for the request: goes on at `up`. */
 void hf__zk_permit_pause(struct zk_session *me, struct permit *permit,
                          const hf_error *why);
-/* Counts what lies in the folder of leases, and keeps the names of what is ours. */
+/* Counts the permits in the folder of leases, and keeps the names of our leases. */
 void hf__zk_permit_count(struct permit *permit, enum layout layout,
                          const struct zk_reply *reply);
 
 /* ---- permits_take.c -------------------------------------------------------------- */
 
-void hf__zk_permit_take(struct zk_session *me,
-                        struct permit *permit); /* first, with room */
-void hf__zk_permit_find(struct zk_session *me,
-                        struct permit *permit); /* was it carried out? */
-void hf__zk_permit_release(struct zk_session *me,
-                           struct permit *permit); /* all leases back */
+/* First in the queue, and enough permits are free. */
+void hf__zk_permit_take(struct zk_session *me, struct permit *permit);
+/* A take got no reply: was it carried out? */
+void hf__zk_permit_find(struct zk_session *me, struct permit *permit);
+/* Deletes all leases. */
+void hf__zk_permit_release(struct zk_session *me, struct permit *permit);
 
 #endif

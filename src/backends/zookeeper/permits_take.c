@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The leases of a semaphore: taken in one multi, found again when its answer was lost,
- * given back one by one. Under the client's lock.
+ * The leases of a semaphore: taken in one multi, found again when its reply was lost,
+ * deleted one by one. Under the client's lock.
  *
- * The multi says, in this order: the limit is (or becomes) ours; these are our leases;
- * our place in the queue is gone. If any of it fails nothing has happened, and what
- * failed tells what to do: look again, make the folder, join the queue again. Behind
- * the multi, in the same flight, the client lists the name: do other kinds have nodes
- * there?
+ * The multi says, in this order: the limit is, or becomes, ours; these are our leases;
+ * our queue node is deleted. If any of it fails nothing has changed, and the operation
+ * that failed decides what follows: look again, make the folder, or enter the queue
+ * again. Behind the multi, in the same packet, the client lists the name: do other
+ * kinds have nodes there?
  */
 #include "permits.h"
 
@@ -21,7 +21,7 @@ enum { RETRIES = 50, TAKE_OPS = LEASE_NODES + 2 };
 
 static zk_done take_reply, find_reply, owner_reply;
 
-/* An answer of a former turn is of no interest. */
+/* False for a reply of an earlier generation. */
 static bool reply_is_due(struct permit *permit, uint64_t tag)
 {
     permit->ticket.requests--;
@@ -35,7 +35,7 @@ static void node_path(const struct permit *permit, uint32_t index, char path[PAT
 
 /* ---- Taken ----------------------------------------------------------------------- */
 
-/* The leases are there, and no other kind is. */
+/* The leases exist, and no other kind uses the name. */
 static void permit_granted(struct zk_session *me, struct permit *permit)
 {
     permit_set_state(permit, PERMIT_HELD);
@@ -43,7 +43,7 @@ static void permit_granted(struct zk_session *me, struct permit *permit)
                           permit->ticket.since_ns);
 }
 
-/* Another kind has the name: the leases go, and then core is told. */
+/* Another kind uses the name: deletes the leases, then tells core. */
 static void permit_clashes(struct zk_session *me, struct permit *permit,
                            const hf_error *why)
 {
@@ -51,7 +51,7 @@ static void permit_clashes(struct zk_session *me, struct permit *permit,
     hf__zk_permit_release(me, permit);
 }
 
-/* No answer: the leases are looked for when there is a connection again. */
+/* No reply: the leases are listed when there is a connection again. */
 static void check_failed(struct zk_session *me, struct permit *permit,
                          const hf_error *why)
 {
@@ -105,8 +105,8 @@ static void check_send(struct zk_session *me, struct permit *permit)
                     permit->generation);
 }
 
-/* The leases are ours. The look at the name is behind the take in the same flight, or
- * goes out here. */
+/* The leases are ours. The look at the name was sent behind the take (`checking`), or
+ * is sent here. */
 static void permit_taken(struct zk_session *me, struct permit *permit, uint64_t token,
                          int64_t since_ns, bool checking)
 {
@@ -124,7 +124,7 @@ static void permit_taken(struct zk_session *me, struct permit *permit, uint64_t 
         check_send(me, permit);
 }
 
-/* Nothing has happened, and core does not want it any more. */
+/* Nothing was taken, and core has withdrawn the ticket. */
 static bool take_is_off(struct zk_session *me, struct permit *permit)
 {
     if (!permit->ticket.withdrawing)
@@ -185,7 +185,7 @@ static void take_failed(struct zk_session *me, struct permit *permit,
     } else if (at_limit) {
         permit->limit_unwritable |= reply->error == ZK_NOAUTH;
         hf__zk_permit_look(me, permit, false);
-    } else if (at_place && absent) { /* deleted by hand */
+    } else if (at_place && absent) { /* another client deleted it */
         hf__zk_queue_node_forget(me, &permit->qnode);
         hf__zk_permit_enter(me, permit);
     } else if (absent) {
@@ -240,7 +240,7 @@ static void op_for_limit(struct zk_session *me, const struct permit *permit,
         op->len = hf__zk_limit_write(text, me->layout, permit->ticket.kind, limit);
 }
 
-/* Where the server adds numbers all leases of a hold are asked for by one path. */
+/* Where the server adds numbers, all leases of a hold are created by one path. */
 static void ops_for_leases(const struct zk_session *me, const struct permit *permit,
                            struct zk_op *ops, char *paths, size_t room,
                            const char *line, size_t len)
@@ -284,8 +284,8 @@ void hf__zk_permit_take(struct zk_session *me, struct permit *permit)
                                    .path = permit->qnode.path,
                                    .version = -1 };
     hf__zk_gather(me->zk);
-    if (permit
-            ->leases_missing) { /* in one flight: an empty folder may be gone in a moment */
+    /* In one write: the server may remove an empty folder at any moment. */
+    if (permit->leases_missing) {
         permit->ticket.requests++;
         hf__zk_make_folder(me->zk, permit->folders.leases, folder_made, &permit->ticket,
                            0);
@@ -300,7 +300,7 @@ void hf__zk_permit_take(struct zk_session *me, struct permit *permit)
 
 /* ---- Finding --------------------------------------------------------------------- */
 
-/* It was not carried out, and cannot be any more: the sync has seen to that. */
+/* The take was not carried out, and cannot be any more: the sync came after it. */
 static void take_not_done(struct zk_session *me, struct permit *permit)
 {
     permit->count = 0;
@@ -323,7 +323,7 @@ static void owner_reply(void *session, void *subject, uint64_t tag,
     } else if (reply->error == ZK_OK &&
                reply->stat.ephemeral_owner == hf__zk_session_id(me->zk)) {
         permit_taken(me, permit, (uint64_t)reply->stat.czxid, sent_ns, false);
-    } else { /* of a former session of ours: the server is about to delete it */
+    } else { /* a former session of ours: the server is about to delete them */
         for (uint32_t i = 0; i < permit->count && reply->error == ZK_OK; i++) {
             node_path(permit, i, path);
             hf__zk_orphan_node_add(me, path, strlen(path));
@@ -349,7 +349,7 @@ static void find_reply(void *session, void *subject, uint64_t tag,
         return;
     }
     hf__zk_permit_count(permit, me->layout, reply);
-    if (permit->count < permit->nodes) { /* all of them, or none */
+    if (permit->count < permit->nodes) { /* a multi makes all of them or none */
         take_not_done(me, permit);
         return;
     }
@@ -396,7 +396,7 @@ static void release_reply(void *session, void *subject, uint64_t tag,
     }
     permit_set_state(permit, PERMIT_NONE);
     permit->count = 0;
-    hf_error refusal = permit->refusal; /* which ends with the stay */
+    hf_error refusal = permit->refusal; /* freed with the ticket */
     if (refusal.code && !permit->ticket.withdrawing)
         hf__zk_ticket_failed(me, &permit->ticket, &refusal);
     else
@@ -405,7 +405,7 @@ static void release_reply(void *session, void *subject, uint64_t tag,
             permit->deleted_some || permit->delete_unanswered ? HF_WITHDRAWN : HF_GONE);
 }
 
-/* Answers inside the calls are "no connection", and leave the stay where it is. */
+/* A reply inside a call only says "no connection", and does not free the ticket. */
 void hf__zk_permit_release(struct zk_session *me, struct permit *permit)
 {
     char path[PATH_SIZE];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The rules of a folder's queue, over a listing as the server gave it: in no order.
+ * The rules of a folder's queue, applied to a listing, which has no order.
  *
- * The lowest number says what kind of lock the folder is.
+ * The lowest number decides which kind of lock the folder serves.
  */
 #include "queue.h"
 

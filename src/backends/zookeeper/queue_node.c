@@ -1,23 +1,25 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Places: one node in one queue, from its creation to its end.
+ * Queue nodes: one node in one queue, from its creation to its end.
  *
  *     IDLE --enter--> ENTERING --> LISTING --> IN
  *       ^                 |         |   ^       |
  *       |                 v         v   |       |
  *       |              UNKNOWN    WAITING       |
- *       +----------------- LEAVING <------------+
+ *       +---------------- DELETING <------------+
  *
- * Create and list go out in one flight, so that a client without rivals waits once.
- * Others watch the node right before theirs and list again when it has gone (turns.c).
+ * Create and list are sent together, so that a client without rivals waits for one
+ * round trip. A waiter watches its predecessor and lists again when that is gone
+ * (queue_wait.c).
  *
- * Every call carries the place's turn, and an answer of a former turn is dropped. A
- * create without an answer is looked for by its id, behind a sync, before another one
- * is made; what is found must belong to our session. A delete without an answer is
- * repeated. Whatever stops because the connection is gone goes on in place_up().
+ * Every request carries the queue node's generation, and a reply of an earlier
+ * generation is dropped. A create without a reply is searched by its id, behind a sync,
+ * before another one is sent; the node that is found must belong to our session. A
+ * delete without a reply is repeated. What stops because the connection is lost goes on
+ * in hf__zk_queue_node_up().
  *
- * Under the client's lock. The user's callbacks may call place_leave() and may end the
- * place, so they come last, and never while a flight is being put together.
+ * Under the client's lock. The user's callbacks may withdraw the queue node and may
+ * free it, so they are called last, and never while requests are being gathered.
  */
 #include "queue_node.h"
 #include "queue.h"
@@ -27,8 +29,8 @@
 
 #include <string.h>
 
-/* Of building parents, or clearing up, that come to nothing. Servers that remove empty
- * containers may well do so between two of our requests, and often. */
+/* How often parents are made, or a recovery is begun, in vain. Servers that remove
+ * empty containers may do so between two of our requests, and often. */
 enum { RETRIES = 100 };
 
 static void recover_send(struct zk_session *me, struct queue_node *qnode);
@@ -146,7 +148,7 @@ void hf__zk_queue_node_withdraw(struct zk_session *me, struct queue_node *qnode)
         qnode->user->withdrawn(me, qnode, HF_GONE);
         break;
     case QUEUE_NODE_ENTERING:
-        break; /* its answer tells what to delete */
+        break; /* its reply tells what to delete */
     case QUEUE_NODE_UNKNOWN:
         if (!qnode->reply_due)
             recover_send(me, qnode);
@@ -188,7 +190,7 @@ static void parents_done(void *session, void *subject, uint64_t tag,
         qnode->parents_error = reply->error;
 }
 
-/* Below zero: such a node would be sorted before all others. */
+/* Below zero: such a node would sort before all others. */
 static bool has_wrapped(struct zk_session *me, const struct queue_node *qnode)
 {
     struct node node;
@@ -237,7 +239,6 @@ static void parents_missing(struct zk_session *me, struct queue_node *qnode)
     hf__zk_queue_node_enter(me, qnode);
 }
 
-/* Codes of a create that was not done, whatever it is that hinders. */
 static void create_done(void *session, void *subject, uint64_t tag,
                         const struct zk_reply *reply, int64_t sent_ns,
                         const hf_error *why)
@@ -253,11 +254,11 @@ static void create_done(void *session, void *subject, uint64_t tag,
     } else if (reply && reply->error == ZK_NONODE) {
         parents_missing(me, qnode);
     } else if (zk_reply_error(reply, why, &error) == HF_EUNCERTAIN) {
-        qnode->generation++; /* the list that came along is of no use */
+        qnode->generation++; /* drops the reply to the list */
         qnode->state = QUEUE_NODE_UNKNOWN;
         hf__zk_queue_node_pause(me, qnode, &error);
     } else if (qnode->sending) {
-        qnode->refusal = error; /* place_enter() is not done with it */
+        qnode->refusal = error; /* hf__zk_queue_node_enter() acts on it */
     } else {
         qnode_fail(me, qnode, &error);
     }
@@ -309,9 +310,9 @@ void hf__zk_queue_node_enter(struct zk_session *me, struct queue_node *qnode)
     }
 }
 
-/* ---- Finding a node whose creation was not answered ------------------------------ */
+/* ---- Finding a node whose create got no reply ------------------------------------ */
 
-/* It is not there, and cannot come any more: the sync has seen to that. */
+/* The node does not exist, and cannot come any more: the sync came after the create. */
 static void recover_nothing(struct zk_session *me, struct queue_node *qnode)
 {
     qnode_idle(qnode);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What places.c (coming and going) and turns.c (whose turn it is) share. */
+/* What queue_node.c and queue_wait.c share. */
 #ifndef HF_ZOOKEEPER_QUEUE_NODE_H
 #define HF_ZOOKEEPER_QUEUE_NODE_H
 
@@ -19,14 +19,14 @@ static inline void qnode_begin(struct queue_node *qnode, enum queue_node_state s
     qnode->reply_due = true;
 }
 
-/* False for an answer of a former turn. */
+/* False for a reply of an earlier generation. */
 static inline bool reply_is_due(struct queue_node *qnode, uint64_t tag)
 {
     qnode->requests--;
     return (uint32_t)tag == qnode->generation;
 }
 
-/* Nothing of the place is on the server, or under way. */
+/* Nothing of it is on the server, or under way. */
 static inline void qnode_idle(struct queue_node *qnode)
 {
     qnode->state = QUEUE_NODE_IDLE;
@@ -43,7 +43,7 @@ static inline void join(const struct queue_node *qnode, char *path, const char *
     path[qnode->folder_len + 1 + len] = '\0';
 }
 
-/* The folder's path needs a NUL of its own while that of the node goes on behind it. */
+/* path[] is cut at the folder for a request about the folder, and joined again. */
 static inline const char *folder_open(struct queue_node *qnode)
 {
     qnode->path[qnode->folder_len] = '\0';
@@ -55,14 +55,15 @@ static inline void folder_shut(struct queue_node *qnode)
     qnode->path[qnode->folder_len] = '/';
 }
 
-/* Something of ours is or may be on the server, and we are stuck; see place_up(). */
+/* Something of ours is or may be on the server, and nothing can be sent now: goes on in
+ * hf__zk_queue_node_up(). */
 void hf__zk_queue_node_pause(struct zk_session *me, struct queue_node *qnode,
                              const hf_error *why);
 
-/* It is our turn: tells the user, so this comes last. */
+/* Admitted. The user is called, so this comes last. */
 void hf__zk_queue_node_admit(struct zk_session *me, struct queue_node *qnode,
                              int64_t since_ns);
 
-zk_done hf__zk_queue_node_listed; /* the answer to a listing: in, or whom to wait for */
+zk_done hf__zk_queue_node_listed; /* the reply to a listing */
 
 #endif

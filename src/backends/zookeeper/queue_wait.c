@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Whose turn it is: what a place makes of a listing of its queue, and whom it watches.
+ * How a queue node waits: what it makes of a listing of its queue, and which
+ * predecessor it watches.
  *
- * queue.c says who is in. Only a listing grants: one answer of the server shows that
- * our own node is there and that nobody is before it. Numbers grow, so nobody comes
- * before it later. Waiters watch the node right before them (a reader: the nearest
- * writer). Whatever is told of that node means one thing: list again.
+ * queue.c says which node is admitted. Only a listing grants: one reply of the server
+ * shows that our own node exists and that none is before it. Numbers grow, so none
+ * comes before it later. Waiters watch the node right before their own; a reader
+ * watches the nearest writer. Any event on that node means one thing: list again.
  */
 #include "queue.h"
 #include "queue_node.h"
 
 #include "../../base/error.h"
 
-/* ---- Whose turn it is ------------------------------------------------------------ */
+/* ---- Admitted -------------------------------------------------------------------- */
 
 void hf__zk_queue_node_admit(struct zk_session *me, struct queue_node *qnode,
                              int64_t since_ns)
@@ -24,7 +25,7 @@ void hf__zk_queue_node_admit(struct zk_session *me, struct queue_node *qnode,
     qnode->user->admitted(me, qnode, since_ns);
 }
 
-/* ---- Whom to watch --------------------------------------------------------------- */
+/* ---- The predecessor ------------------------------------------------------------- */
 
 static void predecessor_fired(struct zk_session *me, struct watcher *watcher,
                               enum zk_event_type type)
@@ -35,8 +36,8 @@ static void predecessor_fired(struct zk_session *me, struct watcher *watcher,
         hf__zk_queue_node_list(me, qnode);
 }
 
-/* The server may keep a node's data from us, but not that it exists. This watch is set
- * even where the node is not there. */
+/* The server may deny a node's data, but not that it exists. This watch is set even if
+ * the node does not exist. */
 static void exists_done(void *session, void *subject, uint64_t tag,
                         const struct zk_reply *reply, int64_t sent_ns,
                         const hf_error *why)
@@ -110,14 +111,15 @@ static void qnode_wait(struct zk_session *me, struct queue_node *qnode,
         join(qnode, qnode->predecessor, predecessor->at, predecessor->len);
     }
     if (!told)
-        qnode->user->queued(me, qnode); /* a mere try leaves again, here */
+        qnode->user->queued(me, qnode); /* a try is withdrawn inside */
     if (!same && qnode->state == QUEUE_NODE_WAITING)
         look_send(me, qnode);
 }
 
 /* ---- Listing --------------------------------------------------------------------- */
 
-/* The folder may belong to another kind. Asked once: whoever comes later sees us. */
+/* The folder may serve another kind. Checked once: a client that comes later sees
+ * us. */
 static bool first_look(struct zk_session *me, struct queue_node *qnode,
                        const struct zk_reply *reply, bool mismatch)
 {
@@ -146,7 +148,7 @@ static void judge(struct zk_session *me, struct queue_node *qnode,
         join(qnode, extra, reply->names[view.extra].at, reply->names[view.extra].len);
         hf__zk_orphan_node_add(me, extra, strlen(extra));
     }
-    if (view.own == NO_NODE) { /* somebody deleted it */
+    if (view.own == NO_NODE) { /* another client deleted it */
         qnode_idle(qnode);
         hf__zk_queue_node_enter(me, qnode);
     } else if (!first_look(me, qnode, reply, view.mismatch)) {

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Renewal, and what is told at once about a hold.
+ * Renewal, and what core is told at once about a hold.
  *
- * The session is the lease, and is kept alive by the wire for all: what a renewal gives
- * is what the session is known to live (stay_lease()). It asks whether the nodes are
- * still there, all of them in one flight, behind a sync: this server may not have heard
- * yet that somebody took a node away. Of those that are watched we would have been told
- * by then, so for them the answer to the sync is enough. A batch lives until its last
- * call is answered; a ticket that is forgotten meanwhile is struck out of it. No answer
- * is "unknown" for each: core asks again until the lease is over.
+ * The session is the lease, and the client (wire/) keeps it alive for all holds: a
+ * renewal gives what the session is known to live (hf__zk_ticket_lease()). It asks
+ * whether the nodes still exist, all of them together, behind a sync: this server may
+ * not have heard yet that a node was deleted. A deletion of a watched node would have
+ * been reported before the reply to the sync, so for those that reply is enough. A
+ * batch lives until its last request is answered; a ticket that core forgets meanwhile
+ * is removed from it. No reply means "unknown" for each: core asks again until the
+ * lease is over.
  *
- * Interest: a watch on our own node tells when it is taken away, and when somebody asks
- * for it by writing __REVOKE__ into it, which is Curator's way.
+ * Interest: a watch on our own node reports its deletion, and Curator's revocation,
+ * which is __REVOKE__ written into it.
  */
 #include "session.h"
 
@@ -21,14 +22,14 @@
 
 static const char revocation[] = "__REVOKE__";
 
-#define WATCHED UINT64_MAX /* word of the sync */
+#define WATCHED UINT64_MAX /* tag of the sync */
 
 struct batch {
     struct hf_link link;
     enum hf_renew_mode mode;
     uint32_t count, requests;
     struct {
-        struct hf_ticket *core_ticket; /* NULL: answered, or struck out */
+        struct hf_ticket *core_ticket; /* NULL: answered, or forgotten by core */
         bool watched;
     } of[];
 };
@@ -76,7 +77,8 @@ static void renewal_report(struct zk_session *me, struct hf_ticket *core_ticket,
     me->host->ops->renewed(me->host, core_ticket, answer, &lease);
 }
 
-/* In layout=single every holder's node has the same path: the transaction tells. */
+/* In layout=single every holder's node has the same path: the transaction identifies
+ * it. */
 static bool proves(struct zk_session *me, const struct zk_ticket *ticket,
                    const struct zk_reply *reply)
 {
@@ -86,8 +88,8 @@ static bool proves(struct zk_session *me, const struct zk_ticket *ticket,
             (uint64_t)reply->stat.czxid == ticket->token);
 }
 
-static enum hf_renewal answer_of(struct zk_session *me, const struct zk_ticket *ticket,
-                                 const struct zk_reply *reply, bool watched)
+static enum hf_renewal renewal_of(struct zk_session *me, const struct zk_ticket *ticket,
+                                  const struct zk_reply *reply, bool watched)
 {
     if (!reply || (reply->error != ZK_OK && reply->error != ZK_NONODE))
         return HF_RENEWAL_UNKNOWN;
@@ -110,7 +112,7 @@ static void batch_done(void *session, void *subject, uint64_t tag,
             continue;
         batch->of[i].core_ticket = NULL;
         renewal_report(me, core_ticket, batch->mode,
-                       answer_of(me, ticket_of(core_ticket), reply, synced), sent_ns);
+                       renewal_of(me, ticket_of(core_ticket), reply, synced), sent_ns);
     }
     if (--batch->requests == 0)
         batch_free(batch);
@@ -118,8 +120,8 @@ static void batch_done(void *session, void *subject, uint64_t tag,
 
 /* ---- Asking ---------------------------------------------------------------------- */
 
-/* Those that are not held are answered at once. So are those that move to another node:
- * the server may have carried that out, and would not find the one we know. */
+/* Tickets that are not held are answered at once. So are those being downgraded: the
+ * server may have replaced the node, and would not find the one we know. */
 static void batch_sort(struct zk_session *me, struct batch *batch)
 {
     for (uint32_t i = 0; i < batch->count; i++) {

@@ -81,13 +81,15 @@ struct zk_ticket;
 struct zk_ticket_ops {
     /* Core asks again: answer with the present state. */
     void (*attempt)(struct zk_session *me, struct zk_ticket *ticket);
-    /* Take the ticket out of the store and call hf__zk_ticket_withdrawn(), now or later.
-     * May be repeated at any time. core_ticket may be NULL, and `withdrawing` is false
-     * if the lease ended and core has not withdrawn yet: tickets.c sorts that out. */
+    /* Take the ticket out of the store and call hf__zk_ticket_withdrawn(), now or
+     * later. May be repeated at any time. core_ticket may be NULL, and `withdrawing` is
+     * false if the lease ended and core has not withdrawn yet: tickets.c sorts that
+     * out. */
     void (*withdraw)(struct zk_session *me, struct zk_ticket *ticket);
     /* Connected again. Same session: ask again about what is waited for, repeat what
-     * got no reply. A fresh one, after `expired`: begin anew. Also called, with the same
-     * session, when memory for a request was missing (hf__zk_session_retry_soon()). */
+     * got no reply. A fresh one, after `expired`: begin anew. Also called, with the
+     * same session, when memory for a request was missing
+     * (hf__zk_session_retry_soon()). */
     void (*up)(struct zk_session *me, struct zk_ticket *ticket, bool fresh);
     /* Every node is gone. tickets.c tells core of a lost hold, and frees a ticket that
      * is being withdrawn. */
@@ -191,8 +193,8 @@ struct queue_node_user {
     void (*withdrawn)(struct zk_session *me, struct queue_node *qnode,
                       enum hf_withdrawal answer);
     /* May be NULL. The first listing that shows our node: does the folder serve our
-     * kind? False: not known yet, or refused; the user calls hf__zk_queue_node_list() or
-     * hf__zk_queue_node_refuse() later, or has called it. Locks of another form have
+     * kind? False: not known yet, or refused; the user calls hf__zk_queue_node_list()
+     * or hf__zk_queue_node_refuse() later, or has called it. Locks of another form have
      * been refused before. */
     bool (*check)(struct zk_session *me, struct queue_node *qnode,
                   const struct zk_reply *reply);
@@ -259,7 +261,7 @@ void hf__zk_orphan_node_add(struct zk_session *me, const char *path, size_t len)
 void hf__zk_orphan_nodes_retry(struct zk_session *me);
 /* Drops them: their session is over. */
 void hf__zk_orphan_nodes_done(struct zk_session *me);
-/* A request was not sent though the client is connected: repeats `up` a little later. */
+/* A request was not sent though the client is connected: repeats `up` soon. */
 void hf__zk_session_retry_soon(struct zk_session *me);
 
 /* ---- errors.c -------------------------------------------------------------------- */

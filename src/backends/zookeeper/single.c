@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * layout=single: the lock is one ephemeral node, and everybody who waits watches it.
+ * layout=single: the lock is one ephemeral node, and every waiter watches it.
  *
- * This is the form that texts about ZooKeeper begin with, for whoever shares locks with
- * such a program. It is a herd: when the node goes, all who wait are told and all of
- * them try to create it, and one gets through. Nobody is first, and nobody who waits
- * can be seen. An ephemeral node has no children, so a name is one component, its
- * slashes encoded; the folder, if there is one, belongs into the URL.
+ * This is the form that texts about ZooKeeper begin with, for users who share locks
+ * with such a program. It is a herd: when the node is deleted all waiters are told, all
+ * of them try to create it, and one succeeds. There is no order, and waiters cannot be
+ * seen. An ephemeral node has no children, so a name is one component with its slashes
+ * encoded; a folder, if there is one, belongs into the URL.
  *
- * The node's data says whose it is (id=...), so that a create without an answer is
- * found again.
+ * The node's data names its ticket (id=...), so that a create without a reply can be
+ * found.
  *
  * All holders share one path, so a delete by path may hit the next holder. A delete is
- * sent only while the node is known to be ours: right after the create, or after a look
- * that showed it. A delete without an answer is followed by a look, never by a second
+ * sent only while the node is known to be ours: right after the create, or after a read
+ * that showed it. A delete without a reply is followed by a read, never by a second
  * delete. For the same reason this layout has no eviction: an evicted holder that has
  * not heard of it would delete the node of the next one.
  */
@@ -31,7 +31,7 @@ enum { RETRIES = 100, ID_DIGITS = 32 };
 enum single_state {
     SINGLE_IDLE = 0,
     SINGLE_CREATING,
-    SINGLE_LOOKING, /* at whoever has it; also when a create was not answered */
+    SINGLE_LOOKING, /* reads the node of the holder, or of a create without a reply */
     SINGLE_WAITING,
     SINGLE_HELD,
     SINGLE_DELETING,
@@ -40,9 +40,9 @@ enum single_state {
 struct single {
     struct zk_ticket ticket;
     enum single_state state;
-    bool reply_due;        /* its answer is to come */
-    bool may_exist;        /* a node of ours may be there */
-    bool may_have_deleted; /* a delete may have got there */
+    bool reply_due;        /* of this generation */
+    bool may_exist;        /* a node of ours */
+    bool may_have_deleted; /* a delete was, or may have been, carried out */
     uint8_t retries;
     uint32_t generation;
     struct watcher watcher;
@@ -65,7 +65,7 @@ static void single_begin(struct single *single, enum single_state state)
     single->ticket.requests++;
 }
 
-/* Core has withdrawn it, or its lease is over: all that is left to do is to leave. */
+/* Core has withdrawn it, or its lease has ended: only the withdrawal is left. */
 static bool is_withdrawing(const struct single *single)
 {
     return single->ticket.withdrawing || single->ticket.lease_ended;
@@ -80,7 +80,7 @@ static bool reply_is_due(struct single *single, uint64_t tag)
     return true;
 }
 
-/* No answer, or one that does not help. single_up() goes on. */
+/* No reply, or one that decides nothing. single_up() goes on. */
 static void single_pause(struct zk_session *me, struct single *single,
                          const hf_error *why)
 {
@@ -96,7 +96,7 @@ static void single_pause(struct zk_session *me, struct single *single,
         hf__zk_ticket_failed(me, &single->ticket, &copy);
 }
 
-/* ---- Leaving --------------------------------------------------------------------- */
+/* ---- Withdrawing ----------------------------------------------------------------- */
 
 /* Nothing of ours is on the server any more. */
 static void single_withdrawn(struct zk_session *me, struct single *single)
@@ -140,7 +140,7 @@ static void single_withdraw(struct zk_session *me, struct zk_ticket *ticket)
     struct single *single = single_of(ticket);
     hf__zk_watcher_end(me, &single->watcher);
     if (single->reply_due)
-        return; /* its answer tells */
+        return; /* its reply decides */
     bool held = single->state == SINGLE_HELD && !ticket->node_gone;
     if (held || single->state == SINGLE_DELETING)
         delete_send(me, single);
@@ -152,7 +152,7 @@ static void single_withdraw(struct zk_session *me, struct zk_ticket *ticket)
 
 /* ---- Looking --------------------------------------------------------------------- */
 
-/* By its transaction once that is known: a revocation overwrites the data. */
+/* By its transaction where that is known: a revocation overwrites the data. */
 static bool is_ours(const struct zk_session *me, const struct single *single,
                     const struct zk_reply *reply)
 {
@@ -238,7 +238,8 @@ static void look_done(void *session, void *subject, uint64_t tag,
     }
 }
 
-/* May come for the watch of another one of us, before our own is set: taken() looks. */
+/* The event may be of the watch of another ticket, before our own is set:
+ * single_taken() reads the node again. */
 static void single_fired(struct zk_session *me, struct watcher *watcher,
                          enum zk_event_type type)
 {
@@ -313,7 +314,7 @@ static void create_send(struct zk_session *me, struct single *single)
     hf__zk_flush(me->zk);
 }
 
-/* ---- The stay -------------------------------------------------------------------- */
+/* ---- The ticket ------------------------------------------------------------------ */
 
 static void single_attempt_again(struct zk_session *me, struct zk_ticket *ticket)
 {

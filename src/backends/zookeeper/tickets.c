@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Stays: what the session has of a ticket, whatever its kind, and what is told to core.
+ * Tickets: what the session keeps of each, whatever its kind, and what core is told.
  *
- * All under the client's lock. A hold is proven by a node of this session, and believed
- * as long as that is known to live: grant.ttl_ns is the smaller of that and what was
- * asked for. A session lives on whatever becomes of one lease, so each has a timer here
- * that takes its node off the server when nobody has renewed it. After a hold is lost
- * its stay remains until core has withdrawn it, so that the answer can be HF_GONE.
+ * All under the client's lock. A hold is proven by a node of this session and counts as
+ * long as that session is known to live: grant.ttl_ns is the smaller of that and what
+ * was asked for. The end of one lease does not end the session, so each ticket has a
+ * timer here that deletes its node when the lease is not renewed. A ticket whose hold
+ * was lost lives until core has withdrawn it, so that the answer can be HF_GONE.
  */
 #include "session.h"
 
@@ -60,7 +60,7 @@ void hf__zk_ticket_free(struct zk_session *me, struct zk_ticket *ticket)
 
 /* ---- What core is told ----------------------------------------------------------- */
 
-static void lease_over(void *arg)
+static void lease_timer_fired(void *arg)
 {
     struct zk_ticket *ticket = arg;
     struct zk_session *me = ticket->session;
@@ -69,7 +69,8 @@ static void lease_over(void *arg)
     ticket->ops->withdraw(me, ticket);
 }
 
-/* What the session is known to live counts from a while ago, and so does its drift. */
+/* How long the session is known to live counts from an earlier moment; so does
+ * drift. */
 static int64_t session_left(const struct zk_session *me, int64_t now)
 {
     int64_t drift = hf__zk_session_ns(me->zk) / 100;
@@ -83,9 +84,9 @@ int64_t hf__zk_ticket_lease(struct zk_session *me, struct zk_ticket *ticket,
     int64_t most = session_left(me, since_ns);
     int64_t given = ttl_ns > 0 && ttl_ns < most ? ttl_ns : most;
     ticket->session = me;
-    ticket->lease_timer.callback = lease_over;
+    ticket->lease_timer.callback = lease_timer_fired;
     ticket->lease_timer.arg = ticket;
-    /* Without the timer it still ends, with the session. */
+    /* Without the timer the node still ends with the session. */
     me->host->ops->set_timer(me->host, &ticket->lease_timer, since_ns + given);
     return given;
 }
@@ -149,7 +150,7 @@ void hf__zk_ticket_withdrawn(struct zk_session *me, struct zk_ticket *ticket,
         return;
     }
     if (!ticket->withdrawing)
-        return; /* its lease was over, and core has not been heard of yet */
+        return; /* its lease ended; core has not withdrawn it yet */
     if (ticket->lease_ended)
         answer = HF_GONE;
     hf__zk_ticket_free(me, ticket);
@@ -191,12 +192,12 @@ void hf__zk_session_withdraw(void *session, struct hf_ticket *core_ticket)
         me->host->ops->withdrawn(me->host, core_ticket, HF_GONE);
 }
 
-/* `gone` may be a ticket or a request; only its address is looked at. */
-void hf__zk_tickets_forget(struct zk_session *me, const void *gone)
+/* `forgotten` is a ticket or a request of core's; only its address is compared. */
+void hf__zk_tickets_forget(struct zk_session *me, const void *forgotten)
 {
     for (HF_EACH_SAFE(link, &me->tickets)) {
         struct zk_ticket *ticket = HF_CONTAINER(link, struct zk_ticket, link);
-        if (ticket->core_ticket != gone)
+        if (ticket->core_ticket != forgotten)
             continue;
         hf__zk_renew_forget(me, ticket);
         ticket->core_ticket->store[0] = 0;
@@ -206,7 +207,7 @@ void hf__zk_tickets_forget(struct zk_session *me, const void *gone)
     }
 }
 
-/* ---- What the wire tells --------------------------------------------------------- */
+/* ---- What the client reports ----------------------------------------------------- */
 
 void hf__zk_tickets_up(struct zk_session *me, bool fresh)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Walking over names: see survey.h. Under the client's lock.
+ * The walk over names: see walk.h. Under the client's lock.
  *
- * What lies in a folder tells what the name is used as (kinds.h). By prefix the walk
- * goes down into whatever is not a node of a lock: those are folders of longer names.
- * It begins behind a sync, because who looks may be connected to a server that lags.
- * What has gone between being listed and being read is left out.
+ * The children of a folder tell which kind its name serves (kinds.h). By prefix the
+ * walk goes down into every child that is not a node of a lock: those are folders of
+ * longer names. It begins behind a sync, because the server of this client may lag. A
+ * node that is deleted between being listed and being read is left out.
  */
 #include "walk.h"
 
@@ -20,9 +20,9 @@ enum { PIPELINE = 64 };
 
 static zk_done step_reply;
 
-/* ---- Sights ---------------------------------------------------------------------- */
+/* ---- Steps ----------------------------------------------------------------------- */
 
-/* path[0 .. len) and `more` behind it. */
+/* Of path[0 .. len) with `more` behind it. */
 static struct step *step_add(struct walk *walk, const struct step *from,
                              enum step_what what, const char *path, size_t len,
                              const char *more, size_t more_len)
@@ -73,7 +73,7 @@ bool hf__zk_walk_name(const struct step *step, char name[HF_NAME_MAX + 1])
 
 /* ---- The walk -------------------------------------------------------------------- */
 
-/* Each reply is a step, also one with nothing to tell: most folders are no locks. */
+/* Each reply counts as progress, even without an entry: most folders are no locks. */
 static void walk_progress(struct zk_session *me, struct walk *walk,
                           const struct zk_reply *reply)
 {
@@ -81,7 +81,7 @@ static void walk_progress(struct zk_session *me, struct walk *walk,
         me->host->ops->progress(me->host, walk->job.request);
 }
 
-/* Nobody waits for it, and it tells nothing but that the server is there. */
+/* The walk does not wait for it: it only shows that the server answers. */
 static void synced(void *session, void *subject, uint64_t tag,
                    const struct zk_reply *reply, int64_t sent_ns, const hf_error *gone)
 {
@@ -120,8 +120,8 @@ static void step_send(struct zk_session *me, struct step *step)
         hf__zk_get(me->zk, step->path, false, step_reply, step, 0);
 }
 
-/* Keeps some questions under way until none is left. They may be answered inside the
- * call: `under_way` keeps the survey alive meanwhile. */
+/* Keeps up to PIPELINE steps under way until none is left. They may be answered inside
+ * the call: `under_way` keeps the walk alive meanwhile. */
 void hf__zk_walk_continue(struct zk_session *me, struct walk *walk)
 {
     struct hf_link *link;
@@ -177,7 +177,7 @@ struct queued {
     const struct zk_text *name;
 };
 
-/* Without numbers (kazoo's leases) by name: what has one id stands together. */
+/* Without numbers (kazoo's leases) by name: leases with one id are neighbours. */
 static int queued_compare(const void *left, const void *right)
 {
     const struct queued *a = left, *b = right;
@@ -195,7 +195,8 @@ static bool is_lock(const struct node *node)
            node->form == NODE_WRITE;
 }
 
-/* The nodes of a form that `wanted` likes, sorted. NULL: none, or no memory. */
+/* The nodes that are leases, or that are contenders, sorted. NULL: none, or no
+ * memory. */
 static struct queued *tickets_sort(struct step *from, const struct zk_reply *reply,
                                    enum layout layout, bool leases, size_t *ret_count)
 {
@@ -223,8 +224,8 @@ static int32_t kind_of_form(const struct node *node)
     return node->form == NODE_WRITE ? HF_WRITE : HF_MUTEX;
 }
 
-/* Locks: the first one is in, and so are readers before whom nobody writes. In the
- * queue of a semaphore all wait. */
+/* Of a lock the first node holds it, and so does each reader without a writer before
+ * it. In the queue of a semaphore all wait. */
 static void queue_read(struct step *from, const struct zk_reply *reply,
                        enum layout layout)
 {
@@ -255,7 +256,7 @@ static bool same_hold(const struct queued *a, const struct queued *b)
            memcmp(&a->node.id, &b->node.id, sizeof(a->node.id)) == 0;
 }
 
-/* Leases of one hold have one id, and were made in one step: they stand together. */
+/* Leases of one hold have one id and were made in one multi: they are neighbours. */
 static void leases_read(struct step *from, const struct zk_reply *reply,
                         enum layout layout)
 {
@@ -346,8 +347,8 @@ static void semaphores_read(struct zk_session *me, struct step *from,
         base_add(from, HF_EXPIRING, FOLDER_EXPIRING);
 }
 
-/* Whether names below this path can be of interest; *ret_way if the path itself is not
- * a name that is. */
+/* Whether this path, or a path below it, may be a name that was asked for;
+ * *ret_pass_through: only a path below it. */
 static bool leads_on(const struct walk *walk, const struct step *step,
                      bool *ret_pass_through)
 {
@@ -483,9 +484,10 @@ static void step_reply(void *session, void *subject, uint64_t tag,
 
 /* ---- Beginning ------------------------------------------------------------------- */
 
-/* The deepest folder that all names with this prefix share: up to its last slash, where
- * that is plain (names with odd slashes have encoded paths: from the top). A slash at
- * its end may be the end of a name, whose path is no folder below: one further up. */
+/* The deepest folder that all names with this prefix share: the prefix up to its last
+ * slash, if its slashes are plain. Names with odd slashes have encoded paths: the walk
+ * begins at the root. A slash at the end of the prefix may be the end of a name, whose
+ * path is not below that folder: the walk begins one level higher. */
 static size_t common_folder(const struct hf_request *request, char path[FOLDER_SIZE],
                             bool flat)
 {
@@ -503,7 +505,7 @@ static size_t common_folder(const struct hf_request *request, char path[FOLDER_S
     return 1;
 }
 
-/* The first sight, behind a sync. */
+/* The first step, behind a sync. */
 static void walk_start(struct zk_session *me, struct walk *walk)
 {
     const struct hf_request *request = walk->job.request;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Watches: who of this session waits for which path.
+ * Watchers: which part of this session waits for which path.
  *
- * The server keeps one watch per path and session and tells it once, however many of us
- * asked. So an event goes to everybody who waits for that path. The wire counts who
- * asked and who gave up. Under the client's lock.
+ * The server keeps one watch per path and session and fires it once, however often it
+ * was set. So an event goes to every watcher of that path. The client (wire/) counts
+ * how often a watch was set and taken back. Under the client's lock.
  */
 #include "session.h"
 
@@ -47,8 +47,8 @@ void hf__zk_watcher_set(struct zk_session *me, struct watcher *watcher,
     hf__list_push_back(bucket_of(me, watcher->hash), &watcher->link);
 }
 
-/* Those who fire may set themselves again, also for the same path: they are not told of
- * this event a second time. */
+/* A watcher may set itself again inside `fired`, even for the same path: it is not
+ * called again for this event. */
 void hf__zk_watchers_event(struct zk_session *me, enum zk_event_type type,
                            const char *path, size_t len)
 {

@@ -2,12 +2,9 @@
 /*
  * zookeeper: locks on a ZooKeeper ensemble, in the queues of Curator's recipes.
  *
- * This file holds the table, the URL and the session's beginning and end, and hands on
- * what core asks and what the wire tells. The rest: stays.c (tickets), places.c and
- * turns.c (nodes in queues), locks.c, single.c, permits.c, expiring.c, latches.c,
- * cells.c (kinds), renew.c, inspect.c, diagnose.c, names.c, queue.c, kinds.c, details.c
- * (what names and nodes mean), watch.c, wire/ (the client). README.md is the map;
- * docs/backends/zookeeper.md tells what a user has to know.
+ * This file holds the table of the store, the URL, and how a session is opened and
+ * closed. It passes on what core asks and what the client (wire/) reports. README.md
+ * lists the other files; docs/backends/zookeeper.md tells users what they need to know.
  */
 #include "changes.h"
 #include "session.h"
@@ -76,7 +73,7 @@ static int read_tls(const struct hf_url *url, struct hf_stream_settings *stream,
     return 0;
 }
 
-/* The lease that the URL asks for is the best guess at the session it needs. */
+/* Without `session` the session is as long as the lease that the URL asks for. */
 static int read_times(const struct hf_url *url, struct zk_settings *settings,
                       hf_error *why)
 {
@@ -202,7 +199,7 @@ static int session_open(void *session, struct hf_host *host, const struct hf_url
     hf__zk_watchers_init(me);
     hf__zk_identity_init(&me->identity, host->program);
     int rc = read_layout(me, url, why);
-    /* Its clients look once whether the folder is there, and never again. */
+    /* kazoo checks once whether the folder exists, and never again. */
     settings.keep_folders = me->layout == LAYOUT_KAZOO;
     if (rc == 0)
         rc = read_address(url, &settings, chroot, why);
@@ -224,7 +221,7 @@ static int session_open(void *session, struct hf_host *host, const struct hf_url
     return rc;
 }
 
-/* The end of the session takes every node along; what is left is to see it off. */
+/* The end of the session deletes every node; what is left is to wait for it. */
 static void session_close(void *session, bool forked)
 {
     struct zk_session *me = session;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The codec of jute.h. Called by the client on its thread, and by the tests with
- * anything at all.
+ * arbitrary bytes.
  *
- * Reading goes through one door, take(), which hands out bytes that are there or sets
- * `bad`; so no reader needs a check of its own, and whoever decodes a record asks once,
- * at its end. Texts point into the input. A length is believed only up to what is left
- * of the frame, so nothing is ever sized by a number that a server made up.
+ * All reading goes through take(), which returns bytes that exist or sets `bad`; so no
+ * reader needs a check of its own, and a decoder checks once, at the end of its record.
+ * Texts point into the input. A length is limited to what is left of the frame, so
+ * nothing is sized by a number that a server made up.
  *
- * Writing is the same the other way round, through room().
+ * All writing goes through room() in the same way.
  */
 #include "jute.h"
 

@@ -3,23 +3,24 @@
  * The life of the client: opening, keeping a session alive, losing the connection,
  * coming back, and the end of a session.
  *
- * Servers are tried one after the other without a pause; after all of them there is
- * one, which grows from round to round and is different for each client, so that an
- * ensemble that comes back is not run over.
+ * The servers are tried in turn without a pause. After all of them there is a pause,
+ * which grows from round to round and differs between clients, so that they do not all
+ * reach an ensemble that comes back at the same moment.
  *
- * A session lives as long as the leader of the servers hears of us, and that one counts
- * from when it heard last. We count from a moment of which it must have heard (base_ns,
- * see hf__zk_read.c), which is before: at the end of that time it is over for us, whatever
- * the servers think. An eighth of the session after the last sign of the leader we ask
- * for one, by a sync, so that the base is half a session old at most while all is well;
- * when it is older, we ask more often. When it is three quarters old the connection is
- * given up, which leaves a quarter to go on with the session elsewhere. A leader that
- * takes a sixth of a session for an answer can be lived with.
+ * A session lives as long as the leader of the servers hears of us, counted from when
+ * it heard last. This client counts from a moment of which the leader must have heard
+ * (base_ns, see zk_read.c), which is earlier: at the end of that time the session is
+ * over for us, whatever the servers think. An eighth of the session after the last sign
+ * of the leader the client asks for one, by a sync, so that the base is at most half a
+ * session old while all is well; when it is older the client asks more often. When it
+ * is three quarters old the connection is given up, which leaves a quarter to go on
+ * with the session elsewhere. A leader that takes a sixth of a session to answer can be
+ * used.
  *
- * One timer serves all of that. It is moved only when it stands too late: a call in the
- * usual stream of calls does not touch it.
+ * One timer serves all of that. It is moved only when it is set too late: a request in
+ * the usual stream of requests does not touch it.
  *
- * hf__zk_open() is the same machine, driven by hand: it pumps the stream and runs the timer
+ * hf__zk_open() uses the same state machine: it pumps the stream and runs the timer
  * itself until the client is up. Runs under the session's lock, in calls of the store
  * and in the loop's callbacks.
  */

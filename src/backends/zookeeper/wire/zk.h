@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A ZooKeeper client: one session with an ensemble, over one connection at a time, on
- * the streams of the kit. Connects, re-attaches, keeps alive, pipelines, watches. Knows
- * no locks, and nothing of the store around it: this folder could be a library of its
- * own.
+ * the streams of the kit. It connects, re-attaches, keeps the session alive, pipelines
+ * and watches. It knows no locks and nothing of the store that uses it.
  *
- * A call is answered exactly once: with the server's reply (which may be an error code
- * of the server's), or with NULL and an error that says whether the server may have
- * done it (HF_EUNCERTAIN) or cannot have (HF_EUNREACHABLE, HF_ENOMEM: never sent).
- * Nothing is sent again behind the caller's back. Replies come in the order of the
- * calls. Never blocks, but in hf__zk_open() and hf__zk_close_wait().
+ * A request is answered exactly once: with the server's reply, which may be an error of
+ * the server's, or with NULL and an error that says whether the server may have carried
+ * it out (HF_EUNCERTAIN) or cannot have (HF_EUNREACHABLE, HF_ENOMEM: never sent).
+ * Nothing is repeated without the caller. Replies come in the order of the requests.
+ * Only hf__zk_open() and hf__zk_close_wait() block.
  *
- * Paths given and got are absolute and below the chroot, which is added and taken off
- * here.
+ * Paths given and returned are absolute and below the chroot, which is added and
+ * removed here.
  */
 #ifndef HF_ZK_H
 #define HF_ZK_H
@@ -67,8 +66,8 @@ struct zk_text {
     size_t len;
 };
 
-/* A reply, valid during the callback. What a call does not return is zero. `zxid` is
- * the transaction of a write: for a create, the czxid of the node. */
+/* A reply, valid during the callback. Fields that a request does not return are zero.
+ * `zxid` is the transaction of a write: for a create, the czxid of the node. */
 struct zk_reply {
     int32_t error; /* enum zk_error */
     int64_t zxid;
@@ -90,60 +89,60 @@ struct zk;
 struct zk_settings {
     const char *hosts;  /* "h1:2181,h2,[::1]:2183", or one address such as "::1" */
     const char *chroot; /* "" or "/some/path"; need not exist */
-    /* All but the host. The port is for hosts without one, 2181 if it is 0; the time
-     * to connect is shared by all hosts, and is all that hf__zk_open() has. */
+    /* All but the host. The port is for hosts without one, 2181 if it is 0. The time to
+     * connect is shared by all hosts and limits hf__zk_open(). */
     struct hf_stream_settings stream;
     const char
         *auth; /* "user:password" of digest auth, "" for none; wiped at the end */
     int64_t session_ns; /* asked for; hf__zk_session_ns() says what was granted */
-    int64_t request_ns; /* no reply for so long: the connection is given up */
+    int64_t request_ns; /* without a reply for so long the connection is given up */
     bool keep_folders; /* hf__zk_make_folder() makes persistent nodes, not containers */
     bool creator_only; /* nodes are open to `auth` alone, not to everyone */
 };
 
 struct zk_user {
     /* Connected. `fresh`: with a new session; ephemeral nodes and watches of the former
-     * one are gone or will go. Otherwise the session goes on, and watches that were set
-     * have been set again: events missed meanwhile are told. */
+     * one are gone or will be. Otherwise the session goes on and its watches have been
+     * set again: events missed meanwhile are reported. */
     void (*up)(void *session, bool fresh);
-    /* Not connected; calls under way have been answered. Tries again by itself. */
+    /* Not connected; pending requests have been answered. Tries again by itself. */
     void (*down)(void *session, const hf_error *why);
     /* The server has said that the session is over, or the time granted has passed
-     * without a word from it. Told once per session, before the next `up`. */
+     * without a sign of the leader. Called once per session, before the next `up`. */
     void (*expired)(void *session);
     /* A watch has fired (and is gone). */
     void (*event)(void *session, enum zk_event_type type, const char *path, size_t len);
 };
 
-/* Tries all hosts, blocking, until a session is there or the time to connect is over.
- * With 0 it is up, fresh, and `up` is not told. HF_EUNREACHABLE, HF_EREFUSED (auth),
+/* Tries all hosts, blocking, until a session exists or the time to connect is over. On
+ * 0 it is up, fresh, and `up` is not called. HF_EUNREACHABLE, HF_EREFUSED (auth),
  * HF_EURL, HF_ENOMEM. */
 int hf__zk_open(struct hf_host *host, const struct zk_settings *settings,
                 const struct zk_user *user, void *session, struct zk **ret_zk,
                 hf_error *why);
 
-/* Ends the session if it can be told at once, never waits. */
+/* Sends the end of the session if it can at once; never waits. */
 void hf__zk_close(struct zk *zk, bool forked);
 
-/* Before hf__zk_close(): from here on nothing is told. hf__zk_close_wait() then blocks until all
- * that was asked, and the end of the session, has been answered, or `deadline_ns`; also
- * of a session that is about to come back. Not if no server has been there for a
- * while. */
+/* Before hf__zk_close(): from here on no callback is called. hf__zk_close_wait() then
+ * blocks until all requests, and the end of the session, have been answered, or until
+ * `deadline_ns`; also for a session that is about to reconnect. It does not wait if no
+ * server could be reached for a while. */
 void hf__zk_mute(struct zk *zk);
 void hf__zk_close_wait(struct zk *zk, int64_t deadline_ns);
 
 bool hf__zk_is_up(const struct zk *zk);
 int64_t hf__zk_session_id(const struct zk *zk);
 int64_t hf__zk_session_ns(const struct zk *zk); /* as granted */
-/* The session lives, by what we know, until this moment of host->now(): its time counts
- * from before the leader of the servers heard of it. While all is well, half of that
- * lies ahead, or more. */
+/* The session is known to live until this moment of host->now(): its time counts from
+ * before the leader of the servers heard of it. While all is well at least half of it
+ * lies ahead. */
 int64_t hf__zk_valid_until(const struct zk *zk);
 
-/* Each sends at once, but for calls made inside of an answer or between hf__zk_gather() and
- * hf__zk_flush(), which nest: these go out together, in one flight. `done` NULL: nobody
- * wants to know. A request beyond a server's usual limit of 1 MiB is answered with
- * HF_EINVAL and not sent. */
+/* Each request is sent at once, except those made inside a callback or between
+ * hf__zk_gather() and hf__zk_flush(), which nest: these go out in one write. `done`
+ * NULL: the reply is dropped. A request beyond a server's usual limit of 1 MiB is
+ * answered with HF_EINVAL and not sent. */
 void hf__zk_gather(struct zk *zk);
 void hf__zk_flush(struct zk *zk);
 
@@ -161,12 +160,13 @@ void hf__zk_set(struct zk *zk, const char *path, const void *data, size_t len,
                 int32_t version, zk_done *done, void *subject, uint64_t tag);
 void hf__zk_sync(struct zk *zk, const char *path, zk_done *done, void *subject,
                  uint64_t tag);
-/* What the ensemble says of its servers, wherever the chroot is; no data: it is one. */
+/* The ensemble's list of its servers, wherever the chroot is; no data: a single server.
+ * */
 void hf__zk_get_config(struct zk *zk, zk_done *done, void *subject, uint64_t tag);
 void hf__zk_ping(struct zk *zk, zk_done *done, void *subject, uint64_t tag);
 
-/* The folder `path` and all that is missing above it, parts of the chroot included,
- * in one flight. The answer is that of the last one: ZK_OK or ZK_NODEEXISTS. */
+/* Creates the folder `path` and all that is missing above it, parts of the chroot
+ * included, in one write. The reply is that of the last one: ZK_OK or ZK_NODEEXISTS. */
 void hf__zk_make_folder(struct zk *zk, const char *path, zk_done *done, void *subject,
                         uint64_t tag);
 
@@ -181,14 +181,14 @@ struct zk_op {
 void hf__zk_multi(struct zk *zk, const struct zk_op *ops, size_t count, zk_done *done,
                   void *subject, uint64_t tag);
 
-/* Takes our watch of that path off the server's hands. Counted: a call with `watch`
- * that was answered without one (ZK_NONODE but for exists), or whose event has come,
- * needs none; else as many of these as of those. No answer. */
+/* Removes our watch of that path from the server. Counted: each request with `watch`
+ * needs one of these, unless its reply set no watch (ZK_NONODE, except for exists) or
+ * its event has come. No reply. */
 void hf__zk_unwatch(struct zk *zk, const char *path);
 
-/* No answer to calls with this subject may come any more. */
+/* From here on `done` is not called for requests with this subject. */
 void hf__zk_forget(struct zk *zk, const void *subject);
 
-/* Four-letter words are not part of this: they need a connection of their own. */
+/* Four-letter words are not offered: they need a connection of their own. */
 
 #endif

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What is said first on a connection: who we are, and which session we would like to go
- * on with. Then, if there is a password, that; then the watches are set again, ahead
- * of any other request, so that whatever the user does when he is told that the client
- * is up is seen by a server that has them.
+ * The handshake of a connection: the client names itself and the session it would like
+ * to go on with, then sends its password if there is one, then sets its watches again,
+ * ahead of any other request: what the user does when it is told that the client is up
+ * meets a server that has them.
  *
- * A server that only reads (cut off from the others) is no good for locks and is left
- * at once. A session that is over for us, because our clock said so, but not yet for
- * the servers, is ended properly before a new one begins: its nodes would stand in the
- * way of others, and of ourselves.
+ * A read-only server, which is cut off from the others, is of no use for locks and is
+ * left at once. A session that has expired by our clock, but not yet for the servers,
+ * is closed before a new one begins: its nodes would block other clients and ourselves.
  *
- * Called by zk.c and hf__zk_read.c, under the session's lock.
+ * Called by zk.c and zk_read.c, under the session's lock.
  */
 #include "../../../base/clock.h"
 #include "../../../base/error.h"

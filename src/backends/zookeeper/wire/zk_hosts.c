@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The servers of an ensemble. The list is shuffled once, so that clients spread over
- * them, and then gone through in a circle: after a failure the next one is tried, and
- * no one is left out. Each has a stream of its own, made when its turn comes for the
- * first time and kept (a stream cannot be freed inside of its callbacks, and TLS need
- * not read its certificates again).
+ * them, and then used in a circle: after a failure the next one is tried, and none is
+ * left out. Each has a stream of its own, made when it is tried first and kept: a
+ * stream cannot be freed inside its callbacks, and TLS need not read its certificates
+ * again.
  *
- * What is wrong with the list is found in hf__zk_open(). Called under the session's lock.
+ * hf__zk_open() reports what is wrong with the list. Called under the session's lock.
  */
 #include "../../../base/clock.h"
 #include "../../../base/error.h"

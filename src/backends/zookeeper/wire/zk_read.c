@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the server says: takes what the stream has, frame by frame, and finds whom it is
- * for. The first frame of a connection is the greeting; each other one is an event or
- * the reply to the oldest request under way. What does not fit (a reply to something
- * else, a record that is none) ends the connection: from there on no reply can be
- * trusted to be the right one.
+ * Replies and events: takes what the stream has, frame by frame. The first frame of a
+ * connection is the connect reply; each other one is an event or the reply to the
+ * oldest pending request. Anything else (a reply to another request, a malformed
+ * record) ends the connection: after it no reply can be trusted to belong to its
+ * request.
  *
- * What a reply proves. The leader alone ends sessions, and of those at a follower it
- * hears only by the way: followers collect who was there, and hand that over whenever
- * the leader asks them, every half tick. A follower that is cut off goes on to answer
- * for a while, so its word alone proves nothing. But a write or a sync is answered by
- * the leader, behind all that this follower had told it before. So if a request was
- * answered (it is known to the follower), then a quarter of a session passed (the
- * leader has asked: a session has two ticks at least), and then a write or a sync was
- * sent and is answered now, the leader has heard of the session after the first of
+ * What a reply proves. The leader alone ends sessions, and hears of those at a follower
+ * only indirectly: followers collect which sessions were active, and hand that over
+ * whenever the leader asks them, every half tick. A follower that is cut off goes on to
+ * answer for a while, so its replies alone prove nothing. But a write or a sync is
+ * answered by the leader, behind all that this follower had told it before. So if a
+ * request was answered (the follower knows of it), then a quarter of a session passed
+ * (the leader has asked: a session has two ticks at least), and then a write or a sync
+ * was sent and is answered now, the leader has heard of the session after the first of
  * these was sent: that is the base from which its time counts. The first requests of a
- * session and of a connection need no such proof: to make a session or to go on with
- * one elsewhere is the leader's business. An event proves nothing, it may have been on
- * its way for long.
+ * session and of a connection need no such proof: the leader itself makes a session or
+ * moves it to another server. An event proves nothing: it may have been under way for
+ * long.
  *
- * What a handler is given points into the stream's buffer, so nothing is consumed
- * before all has been handled; and whatever handlers send goes out in one write at the
- * end. Runs in the stream's callback, under the session's lock.
+ * Callbacks get pointers into the stream's buffer, so nothing is consumed before all
+ * has been handled; what they send goes out in one write at the end. Runs in the
+ * stream's callback, under the session's lock.
  */
 #include "../../../base/error.h"
 #include "zk_inside.h"
@@ -95,7 +95,8 @@ static int decode(struct zk *zk, const struct zk_pending *pending, struct jute *
     bool create =
         pending->opcode == ZK_OPCODE_CREATE2 || pending->opcode == ZK_OPCODE_CONTAINER;
     if (rc == 0 && create)
-        /* Of a part of the chroot, which hf__zk_make_folder() makes, nobody wants to know. */
+        /* Of a part of the chroot, which hf__zk_make_folder() makes, nobody wants to
+         * know. */
         fine = path_strip(zk, &reply->path) || !pending->done;
     else if (rc == 0 && pending->opcode == ZK_OPCODE_MULTI)
         fine = multi_check(zk, pending, reply);

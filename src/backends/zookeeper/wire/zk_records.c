@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The records of zk_records.h. Called for each frame that came in, on the client's
- * thread, and by the tests and the fuzzer with anything.
+ * thread, and by the tests and the fuzzer with arbitrary bytes.
  *
  * A frame may be longer than its record: newer servers may add fields at the end. It
- * may not be shorter, but for the greeting, whose last field came with version 3.4.
+ * may not be shorter, except the connect reply, whose last field came with version 3.4.
  *
  * The lists grow to what the longest reply needs and are used again: a reply costs no
  * allocation once they are large enough.

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* The records of ZooKeeper's protocol, read. Pure but for one growing list. */
+/*
+ * The records of ZooKeeper's protocol, read. Pure but for one growing list.
+ */
 #ifndef HF_ZK_RECORDS_H
 #define HF_ZK_RECORDS_H
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The requests of zk.h, one function each: what they say and in which order. How they
- * get out and who hears the answer is in zk_ring.c.
+ * The requests of zk.h, one function each: what they contain and in which order.
+ * zk_ring.c sends them and matches the replies.
  *
- * A path is written with the chroot in front, without being put together before. Nodes
- * are open to everyone, as with the others who share our locks, or to their creator
- * alone: whoever has authenticated as we have.
+ * A path is written with the chroot in front, without being joined before. Nodes are
+ * open to everyone, as those of the other clients that share our locks, or to their
+ * creator alone: to clients that authenticated as this one has.
  *
- * Called by the store, under its lock. While the client is not up, the answer comes at
- * once, inside the call, and nothing was sent.
+ * Called by the store, under its lock. While the client is not up a request is answered
+ * at once, inside the call, and nothing was sent.
  */
 #include "../../../base/error.h"
 #include "zk_inside.h"

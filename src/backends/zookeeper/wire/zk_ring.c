@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Requests, from the first byte to the answer. They are written into the stream's own
- * buffer, behind one another, and go out in one write; what they wait for stands in a
- * ring. The server answers in the order of the requests, so the ring is all that is
- * needed to find who asked. Nothing is allocated per request: the ring grows by
- * doubling.
+ * Requests, from the first byte to the reply. They are written into the stream's own
+ * buffer, behind one another, and go out in one write. A ring has the pending ones: the
+ * server replies in the order of the requests, so a reply belongs to the oldest.
+ * Nothing is allocated per request: the ring grows by doubling.
  *
- * Everything runs under the session's lock. Callers may make calls from inside of an
- * answer; they may not close the client there.
+ * Everything runs under the session's lock. Callbacks may send further requests; they
+ * may not close the client.
  */
 #include "../../../base/error.h"
 #include "../../../base/mem.h"

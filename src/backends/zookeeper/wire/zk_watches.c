@@ -3,16 +3,16 @@
  * The watches that the server keeps for this connection, mirrored, so that they can be
  * set again on the next one.
  *
- * Events and replies come over one connection in the order in which things happened.
- * So the mirror is exact if it changes when a reply or an event is read, never when a
- * request is written: a watch is there from the reply on to the call that set it, gone
- * with the event it fires or with the reply to the call that takes it off.
+ * Events and replies come over one connection in the order in which things happened. So
+ * the mirror is exact if it changes when a reply or an event is read, never when a
+ * request is written: a watch exists from the reply to the request that set it until
+ * the event it fires, or until the reply to the request that removes it.
  *
- * A watch fires once, and which ones an event ends follows from its type. Calls for
- * the same path share one entry and are counted: whoever takes his watch back does not
- * take it from the others.
+ * A watch fires once, and the type of an event says which watches it ends. Requests for
+ * the same path share one entry and are counted: a user that takes its watch back does
+ * not take it from the others.
  *
- * Entries that have gone are kept for the next ones, so that waiting in a queue again
+ * Entries that are gone are kept for the next ones, so that waiting in a queue again
  * and again costs no allocation. Called under the session's lock.
  */
 #include "../../../base/mem.h"
