@@ -92,7 +92,7 @@ START_TEST(greetings)
     OPEN_TO(HF_EUNREACHABLE, "does not speak", /* a password of 65 bytes */
             "\0\0\0\x55\0\0\0\0\0\0\x10\0\0\0\0\0\0\0\0\7\0\0\0\x41"
             "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef0");
-    OPEN_TO(HF_EUNREACHABLE, "only reads", "\0\0\0\x19" GREETING "\1");
+    OPEN_TO(HF_EUNREACHABLE, "is read-only", "\0\0\0\x19" GREETING "\1");
     OPEN_TO(HF_EUNREACHABLE, "does not speak", "\0\0\0\x17" GREETING);
     OPEN_TO(HF_EUNREACHABLE, "does not speak", "HTTP/1.1 400 Bad Request\r\n");
     OPEN_TO(HF_EUNREACHABLE, "does not speak", "\xff\xff\xff\xff");
@@ -100,12 +100,12 @@ START_TEST(greetings)
     OPEN_TO(HF_EUNREACHABLE, "does not speak",
             "\0\0\0\x14"
             "\0\0\0\0\0\0\x10\0\0\0\0\0\0\0\0\7\x7f\xff\xff\xff");
-    OPEN_TO(HF_EUNREACHABLE, "gives no session",
+    OPEN_TO(HF_EUNREACHABLE, "grants no session",
             "\0\0\0\x14\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\7\0\0\0\0");
     OPEN_TO(0, "", /* a session of 24 days, with the last number there is */
             "\0\0\0\x18\0\0\0\0\x7f\xff\xff\xff\x7f\xff\xff\xff\xff\xff\xff\xff\0\0\0\4"
             "pass");
-    OPEN_TO(HF_EUNREACHABLE, "gives no session",
+    OPEN_TO(HF_EUNREACHABLE, "grants no session",
             "\0\0\0\x14\0\0\0\0\x80\0\0\0\x80\0\0\0\0\0\0\0\0\0\0\0");
     OPEN_TO(HF_EUNREACHABLE, "closed the connection", "");
     OPEN_TO(HF_EUNREACHABLE, "in time", "\0\0\0\x18");
@@ -454,20 +454,23 @@ static void say_instead(const void *bytes, size_t len, const char *words)
 START_TEST(garbage_ends_the_connection)
 {
     peer_open(&peer, &stage, NULL);
-    SAY_INSTEAD("\0\0\0\x10" HEADER("\0\0\0\2"), "nobody asked"); /* another's xid */
-    SAY_INSTEAD("\0\0\0\x10" HEADER("\0\0\0\0"), "nobody asked");
-    SAY_INSTEAD("\0\0\0\x10" HEADER("\xff\xff\xff\xfe"), "nobody asked");
-    SAY_INSTEAD("\0\0\0\x10" HEADER("\xff\xff\xff\xf8"), "nobody asked");
-    SAY_INSTEAD("\0\0\0\x0f" HEADER("\0\0\0\1"), "that is none");
-    SAY_INSTEAD("\0\0\0\0", "that is none");
+    SAY_INSTEAD("\0\0\0\x10" HEADER("\0\0\0\2"), "to no request"); /* another's xid */
+    SAY_INSTEAD("\0\0\0\x10" HEADER("\0\0\0\0"), "to no request");
+    SAY_INSTEAD("\0\0\0\x10" HEADER("\xff\xff\xff\xfe"), "to no request");
+    SAY_INSTEAD("\0\0\0\x10" HEADER("\xff\xff\xff\xf8"), "to no request");
+    SAY_INSTEAD("\0\0\0\x0f" HEADER("\0\0\0\1"), "malformed reply");
+    SAY_INSTEAD("\0\0\0\0", "malformed reply");
     SAY_INSTEAD("\x7f\0\0\0", "does not speak");
-    SAY_INSTEAD("\0\0\0\x10" HEADER("\0\0\0\1"), "that is none"); /* no body */
-    SAY_INSTEAD("\0\0\0\x18" HEADER("\0\0\0\1") "\x7f\xff\xff\xff....", "that is none");
-    SAY_INSTEAD("\0\0\0\x18" HEADER("\0\0\0\1") "\xff\xff\xff\xfe....", "that is none");
-    SAY_INSTEAD("\0\0\0\x18" HEADER("\0\0\0\1") "\0\0\0\1\x7f\0\0\0", "that is none");
-    SAY_INSTEAD("\0\0\0\x10" HEADER("\xff\xff\xff\xff"), "event that is none");
+    SAY_INSTEAD("\0\0\0\x10" HEADER("\0\0\0\1"), "malformed reply"); /* no body */
+    SAY_INSTEAD("\0\0\0\x18" HEADER("\0\0\0\1") "\x7f\xff\xff\xff....",
+                "malformed reply");
+    SAY_INSTEAD("\0\0\0\x18" HEADER("\0\0\0\1") "\xff\xff\xff\xfe....",
+                "malformed reply");
+    SAY_INSTEAD("\0\0\0\x18" HEADER("\0\0\0\1") "\0\0\0\1\x7f\0\0\0",
+                "malformed reply");
+    SAY_INSTEAD("\0\0\0\x10" HEADER("\xff\xff\xff\xff"), "malformed event");
     SAY_INSTEAD("\0\0\0\x1c" HEADER("\xff\xff\xff\xff") "\0\0\0\1\0\0\0\3\0\0\0\5",
-                "event that is none");
+                "malformed event");
     end();
 }
 END_TEST

@@ -11,7 +11,7 @@ static const struct {
     int code;
     const char *sentence;
 } errors[] = {
-    { ZK_NONODE, HF_EREFUSED, "the folder went away again and again" },
+    { ZK_NONODE, HF_EREFUSED, "the folder was removed repeatedly" },
     { ZK_NOAUTH, HF_EREFUSED, "the server says: no permission" },
     { ZK_AUTHFAILED, HF_EREFUSED, "the server says: authentication failed" },
     { ZK_INVALIDACL, HF_EREFUSED, "the server says: invalid access list" },

@@ -32,7 +32,8 @@ static int latch_left(const struct zk_reply *found, uint64_t *ret_left, hf_error
     size_t skip = sizeof(left_text) - 1, len = found->data.len;
     if (len <= skip || len >= sizeof(text) ||
         memcmp(found->data.at, left_text, skip) != 0)
-        return hf__fail(why, HF_ECORRUPT, "the node of the latch is not ours to read");
+        return hf__fail(why, HF_ECORRUPT,
+                        "the node of the latch has data of another program");
     memcpy(text, found->data.at, len);
     text[len] = '\0';
     *ret_left = strtoull(text + skip, NULL, 10);

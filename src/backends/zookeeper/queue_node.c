@@ -205,7 +205,7 @@ static void entered(struct zk_session *me, struct queue_node *qnode,
     size_t room = NODE_ROOM + qnode->folder_len;
     hf_error why;
     if (reply->path.len > room || reply->path.len <= qnode->folder_len + 1) {
-        hf__fail(&why, HF_ECORRUPT, "the server's answer makes no sense");
+        hf__fail(&why, HF_ECORRUPT, "the server's reply is malformed");
         qnode->state = QUEUE_NODE_UNKNOWN;
         hf__zk_queue_node_pause(me, qnode, &why);
         return;

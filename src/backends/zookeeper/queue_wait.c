@@ -156,7 +156,7 @@ static void judge(struct zk_session *me, struct queue_node *qnode,
     } else if (view.blockers == 0) {
         hf__zk_queue_node_admit(me, qnode, sent_ns);
     } else if (reply->names[view.nearest].len >= NODE_ROOM) {
-        hf__fail(&why, HF_ECORRUPT, "a node ahead has a name without end");
+        hf__fail(&why, HF_ECORRUPT, "a node before ours has a name that is too long");
         hf__zk_queue_node_refuse(me, qnode, &why);
     } else {
         qnode_wait(me, qnode, &reply->names[view.nearest]);

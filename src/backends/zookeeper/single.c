@@ -217,7 +217,7 @@ static void look_done(void *session, void *subject, uint64_t tag,
         single_taken(me, single);
     } else if (reply && reply->error == ZK_OK) {
         hf__zk_watcher_end(me, &single->watcher);
-        hf__fail(&error, HF_EMISMATCH, "the name is a node that does not end");
+        hf__fail(&error, HF_EMISMATCH, "the name is a persistent node");
         if (is_withdrawing(single))
             single_withdrawn(me, single);
         else

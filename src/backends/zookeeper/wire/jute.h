@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Jute, ZooKeeper's way to write records: big-endian numbers, texts and vectors with
- * their length in front. Pure: no memory, no input or output of its own. */
+/* Jute, the encoding of ZooKeeper's records: big-endian numbers, texts and vectors
+ * behind their length. Pure: allocates nothing, does no input or output. */
 #ifndef HF_ZK_JUTE_H
 #define HF_ZK_JUTE_H
 
@@ -8,8 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A reply longer than this is taken for garbage; a request longer than this is refused
- * by servers as they are set up. */
+/* A longer reply is treated as malformed; a longer request is refused by servers with
+ * their default settings. */
 #define JUTE_FRAME_MAX ((size_t)4 << 20)
 #define JUTE_REQUEST_MAX ((size_t)0xfffff)
 
@@ -17,8 +17,8 @@ struct zk_text;
 
 /* ---- Reading --------------------------------------------------------------------- */
 
-/* What is left of a record. Once something does not fit, `bad` is set, nothing is left,
- * and whatever else is read is zero or empty. */
+/* What is left of a record. When a field does not fit, `bad` is set, nothing is left,
+ * and everything read after it is zero or empty. */
 struct jute {
     const char *at, *end;
     bool bad;
@@ -33,14 +33,14 @@ enum jute_state hf__zk_jute_frame(const char *data, size_t size,
 bool hf__zk_jute_bool(struct jute *in);
 int32_t hf__zk_jute_int(struct jute *in);
 int64_t hf__zk_jute_long(struct jute *in);
-struct zk_text hf__zk_jute_text(struct jute *in); /* also of buffers; absent is empty */
-/* The length of a vector whose elements have at least `least` bytes each: never more
- * than can be there. */
+struct zk_text hf__zk_jute_text(struct jute *in); /* also a buffer; absent: empty */
+/* The length of a vector whose elements have at least `least` bytes each: at most as
+ * many as fit into the rest. */
 size_t hf__zk_jute_count(struct jute *in, size_t least);
 
 /* ---- Writing --------------------------------------------------------------------- */
 
-/* Where the next byte goes. What does not fit is not written, and `full` is set. */
+/* The output. What does not fit is not written, and `full` is set. */
 struct jute_out {
     char *at, *end;
     bool full;
@@ -54,7 +54,7 @@ void hf__zk_jute_put_bool(struct jute_out *out, bool value);
 void hf__zk_jute_put_int(struct jute_out *out, int32_t value);
 void hf__zk_jute_put_long(struct jute_out *out, int64_t value);
 void hf__zk_jute_put_text(struct jute_out *out, const void *text, size_t len);
-/* One text of two parts. */
+/* Two parts as one text. */
 void hf__zk_jute_put_joined(struct jute_out *out, const char *head, size_t head_len,
                             const char *tail, size_t tail_len);
 

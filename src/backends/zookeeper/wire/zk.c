@@ -38,15 +38,15 @@
 
 enum {
     BACKOFF_DOUBLINGS = 6,
-    PAUSES = 8, /* that a session which lives has room for */
+    PAUSES = 8, /* that fit into a session */
     LAST_READS = 64,
-    LIKELY_ROUNDS = 2, /* rounds */
+    LIKELY_ROUNDS = 2, /* over all servers */
 };
 
 /* ---- Time ------------------------------------------------------------------------ */
 
-/* The timer is always set: moving it cannot fail, nor can setting it again where it has
- * just fired. */
+/* The timer is always set: moving it cannot fail, nor can setting it again right after
+ * it has fired. */
 static void arm(struct zk *zk, int64_t at_ns)
 {
     zk->host->ops->set_timer(zk->host, &zk->timer, at_ns);
@@ -64,9 +64,9 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* When the leader must have been heard of, so that there is time to go elsewhere; and
- * when the oldest request must have been answered, for which a reply to one before it
- * gives it new time. */
+/* The earlier of two moments: when the leader must have been heard of, so that there is
+ * time to go to another server; and when the oldest request must have been answered,
+ * counted from its sending or from the last reply. */
 static int64_t late_at(const struct zk *zk)
 {
     const struct zk_pending *oldest = hf__zk_ring_oldest(&zk->ring);
@@ -111,7 +111,7 @@ static int64_t backoff_ns(struct zk *zk)
     uint32_t random = UINT32_MAX / 2;
 
     if (zk->session_id && !zk->expired)
-        most = least(most, zk->session_ns / PAUSES); /* or it ends in a pause */
+        most = least(most, zk->session_ns / PAUSES); /* or it would end in a pause */
     hf__random(&zk->random, &random, sizeof random);
     return most / 2 + (int64_t)(((uint64_t)most / 2 * random) >> 32);
 }
@@ -128,7 +128,7 @@ static void connection_close(struct zk *zk)
         hf__stream_close(zk->stream);
 }
 
-/* The next server now, or after the last one of a round all of them again, later. */
+/* The next server now; after the last one of a round the first again, later. */
 static void retry_plan(struct zk *zk, int64_t now)
 {
     zk->retry_ns = now;
@@ -167,9 +167,9 @@ void hf__zk_lost_because(struct zk *zk, int code, const char *what)
 
 /* ---- The session ----------------------------------------------------------------- */
 
-/* Servers turn away a client that has seen more than they have. If all of them do,
- * since they were set back or one of them made the number up, the session ends here;
- * any of them may then be asked to close it. */
+/* Servers refuse a client that has seen a later transaction than they have. If all of
+ * them do, because their data was restored or one of them sent a false number, the
+ * session ends here. Without that number any of them may then be asked to close it. */
 void hf__zk_session_expire(struct zk *zk)
 {
     bool tell = zk->announced && !zk_is_quiet(zk);
@@ -182,8 +182,8 @@ void hf__zk_session_expire(struct zk *zk)
         zk->user->expired(zk->session);
 }
 
-/* What the next session knows nothing of. Its first server may be one that has seen
- * less than the last one: a new session is a new beginning. */
+/* Nothing is carried over into the next session: its first server may have seen fewer
+ * transactions than the last one. */
 void hf__zk_session_forget(struct zk *zk)
 {
     zk->session_id = 0;
@@ -202,7 +202,7 @@ void hf__zk_ready(struct zk *zk)
 
     zk->state = ZK_STATE_UP;
     zk->up_ns = zk_now(zk);
-    zk->tried = zk->server_count; /* when it is lost, there is a pause first */
+    zk->tried = zk->server_count; /* after a loss there is a pause first */
     zk->reached = true;
     zk->announced = true;
     zk->fresh = false;
@@ -261,8 +261,8 @@ static void lost_without_reply(struct zk *zk)
     hf__zk_lost_because(zk, HF_EUNREACHABLE, "does not answer in time");
 }
 
-/* After a suspend, or on a busy machine, the answer may be there without having been
- * read: a deadline is over only when a look at the stream brings nothing. */
+/* After a suspend, or on a busy machine, the reply may have arrived unread: a deadline
+ * is over only if reading the stream brings nothing. */
 static void connection_check(struct zk *zk, int64_t now)
 {
     uint32_t connection = zk->connection;
@@ -313,7 +313,7 @@ static void timer_fired(void *arg)
 
 /* ---- Open ------------------------------------------------------------------------ */
 
-/* The texts of the settings, one behind the other in one block of the client's. */
+/* Copies the texts of the settings into one block. */
 static int texts_keep(struct zk *zk)
 {
     struct zk_settings *s = &zk->settings;
@@ -376,7 +376,7 @@ static int zk_new(struct hf_host *host, const struct zk_settings *settings,
     return rc == 0 ? hf__zk_servers_make(zk, why) : rc;
 }
 
-/* One turn of what the loop would do. */
+/* What the loop would do once. */
 static void run_once(struct zk *zk, int64_t deadline_ns)
 {
     int64_t until = least(zk->timer.at_ns, deadline_ns);
@@ -434,7 +434,7 @@ void hf__zk_mute(struct zk *zk)
     hf__zk_forget_all(zk);
 }
 
-/* Once per connection. What was asked before is carried out before. */
+/* Once per connection. The server carries out earlier requests first. */
 static void close_send(struct zk *zk)
 {
     if (zk->state != ZK_STATE_UP || zk->close_sent)
@@ -444,23 +444,24 @@ static void close_send(struct zk *zk)
         hf__zk_flush_now(zk);
 }
 
-/* A session is there, or about to be, and so is a server to end it. One that is greeted
- * for the first time counts: nobody else could end it. */
+/* A session exists, or is being made, and a server to end it is connected. A session in
+ * its first handshake counts: no other client could end it. */
 static bool session_is_open(const struct zk *zk)
 {
     return zk->state == ZK_STATE_HANDSHAKE ||
            (zk->session_id && zk->state != ZK_STATE_WAITING);
 }
 
-/* The connection was lost a moment ago: the pauses are short, and servers are there. */
+/* The connection was lost a moment ago: pauses are short, and servers can be
+ * reached. */
 static bool reconnect_is_likely(const struct zk *zk)
 {
     return zk->session_id && zk->state == ZK_STATE_WAITING &&
            zk->attempts <= LIKELY_ROUNDS;
 }
 
-/* Without reading on until the server hangs up its last events would lie unread in the
- * socket, and closing that would throw away what the server has not read yet. */
+/* Reads until the server closes the connection: closing a socket with unread events
+ * would discard what the server has not read yet. */
 void hf__zk_close_wait(struct zk *zk, int64_t deadline_ns)
 {
     zk->closing = true;

@@ -36,7 +36,8 @@ void hf__zk_handshake_begin(struct zk *zk)
     struct jute_out out = { .at = at, .end = at ? at + CONNECT_SIZE : NULL };
 
     if (!at) {
-        hf__zk_lost_because(zk, HF_ENOMEM, "cannot be greeted: out of memory");
+        hf__zk_lost_because(zk, HF_ENOMEM,
+                            "cannot be sent the handshake: out of memory");
         return;
     }
     char *frame = hf__zk_jute_open(&out);
@@ -45,7 +46,7 @@ void hf__zk_handshake_begin(struct zk *zk)
     hf__zk_jute_put_int(&out, wanted_ms(zk));
     hf__zk_jute_put_long(&out, zk->session_id);
     hf__zk_jute_put_text(&out, zk->password, zk->password_len);
-    hf__zk_jute_put_bool(&out, false); /* a server that only reads will not do */
+    hf__zk_jute_put_bool(&out, false); /* a read-only server is refused */
     hf__zk_jute_close(&out, frame);
     hf__stream_wrote(zk->stream, (size_t)(out.at - frame));
     zk->asked_ns = zk_now(zk);
@@ -70,8 +71,7 @@ static int put_auth(struct zk *zk)
 static void connection_up(struct zk *zk)
 {
     if (hf__zk_watches_restore(zk) != 0)
-        hf__zk_lost_because(zk, HF_ENOMEM,
-                            "cannot be asked for watches: out of memory");
+        hf__zk_lost_because(zk, HF_ENOMEM, "cannot be sent the watches: out of memory");
     else
         hf__zk_ready(zk);
 }
@@ -85,10 +85,10 @@ static void auth_or_up(struct zk *zk)
     zk->state = ZK_STATE_AUTH;
     if (put_auth(zk) != 0)
         hf__zk_lost_because(zk, HF_ENOMEM,
-                            "cannot be given the password: out of memory");
+                            "cannot be sent the password: out of memory");
 }
 
-/* The session that was offered is granted, or a new one is. */
+/* The server goes on with our session, or has made a new one. */
 static void session_take(struct zk *zk, const struct zk_connect_reply *reply)
 {
     if (reply->session != zk->session_id) {
@@ -100,14 +100,15 @@ static void session_take(struct zk *zk, const struct zk_connect_reply *reply)
     memcpy(zk->password, reply->password.at, reply->password.len);
     zk->password_len = reply->password.len;
     zk->session_ns = reply->timeout_ms * HF_NS_PER_MS;
-    zk->base_ns = zk->asked_ns; /* the leader was asked for it */
+    zk->base_ns = zk->asked_ns; /* the leader itself made or moved it */
 }
 
 static void old_session_close(struct zk *zk)
 {
     zk->state = ZK_STATE_CLOSING_OLD;
     if (hf__zk_request_empty(zk, ZK_OPCODE_CLOSE) != 0)
-        hf__zk_lost_because(zk, HF_ENOMEM, "cannot be told the end: out of memory");
+        hf__zk_lost_because(zk, HF_ENOMEM,
+                            "cannot be sent the end of the session: out of memory");
 }
 
 void hf__zk_handshake_reply(struct zk *zk, struct jute *in)
@@ -124,10 +125,10 @@ void hf__zk_handshake_reply(struct zk *zk, struct jute *in)
         zk->tried = 0;
         hf__zk_lost_because(zk, HF_EUNREACHABLE, "has ended the session");
     } else if (none) {
-        hf__zk_lost_because(zk, HF_EUNREACHABLE, "gives no session");
+        hf__zk_lost_because(zk, HF_EUNREACHABLE, "grants no session");
     } else if (reply.read_only) {
         hf__zk_lost_because(zk, HF_EUNREACHABLE,
-                            "only reads: it is cut off from others");
+                            "is read-only: it is cut off from the others");
     } else if (zk->expired && reply.session == zk->session_id) {
         old_session_close(zk);
     } else {

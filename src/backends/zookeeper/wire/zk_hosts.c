@@ -29,7 +29,7 @@ static int bad_list(hf_error *why)
 }
 
 /* "host", "host:port", "[address]", "[address]:port", or an address with colons in it.
- * Ends of `host` and `port` are written into the text. */
+ * The text is cut at the end of the host. */
 static int server_read(struct zk_server *server, char *text, uint16_t port)
 {
     char *colon = strchr(text, ':');

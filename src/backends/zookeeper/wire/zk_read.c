@@ -30,7 +30,7 @@
 
 static void protocol_error(struct zk *zk, const char *what)
 {
-    zk->reached = false; /* to open, it is as good as not there */
+    zk->reached = false; /* hf__zk_open() treats it as not reachable */
     hf__zk_lost_because(zk, HF_EUNREACHABLE, what);
 }
 
@@ -53,16 +53,15 @@ static bool path_strip(const struct zk *zk, struct zk_text *path)
 
 /* ---- Events ---------------------------------------------------------------------- */
 
-/* Other types than these tell of the server, or are not known yet: none was asked
- * for. */
+/* Other types are about the server, or are not known yet: no request asks for them. */
 static void take_event(struct zk *zk, struct jute *in)
 {
     int32_t type = hf__zk_jute_int(in);
-    hf__zk_jute_int(in); /* a state of the connection, which we know ourselves */
+    hf__zk_jute_int(in); /* the state of the connection, which the client knows */
     struct zk_text path = hf__zk_jute_text(in);
 
     if (in->bad) {
-        protocol_error(zk, "sent an event that is none");
+        protocol_error(zk, "sent a malformed event");
         return;
     }
     if (zk->state != ZK_STATE_UP || type < ZK_CREATED || type > ZK_CHILD)
@@ -95,18 +94,17 @@ static int decode(struct zk *zk, const struct zk_pending *pending, struct jute *
     bool create =
         pending->opcode == ZK_OPCODE_CREATE2 || pending->opcode == ZK_OPCODE_CONTAINER;
     if (rc == 0 && create)
-        /* Of a part of the chroot, which hf__zk_make_folder() makes, nobody wants to
-         * know. */
+        /* hf__zk_make_folder() also makes parts of the chroot, without a callback. */
         fine = path_strip(zk, &reply->path) || !pending->done;
     else if (rc == 0 && pending->opcode == ZK_OPCODE_MULTI)
         fine = multi_check(zk, pending, reply);
-    /* Whoever asked takes the number of the transaction for a token. */
+    /* The caller uses the number of the transaction as a token. */
     if (create || pending->opcode == ZK_OPCODE_MULTI)
         fine = fine && reply->zxid > 0;
     return fine ? rc : HF_EUNREACHABLE;
 }
 
-/* The follower knows of the session; not by a password, which is no request to it. */
+/* The follower knows of the session since that request; a password is none. */
 static void mark_add(struct zk *zk, const struct zk_pending *pending)
 {
     struct zk_marks *marks = &zk->marks;
@@ -122,8 +120,8 @@ static void mark_add(struct zk *zk, const struct zk_pending *pending)
         (struct zk_mark){ pending->sent_ns, zk_now(zk) };
 }
 
-/* Whether this is the leader's answer. Followers refuse by themselves, too (for want of
- * rights, or of time), but not with one of these errors. */
+/* Whether the leader answered this. A follower may refuse a request without the leader
+ * (rights, throttling), but not with one of these errors. */
 static bool is_leader_reply(const struct zk_pending *pending, int32_t error)
 {
     switch (pending->opcode) {
@@ -168,7 +166,7 @@ static void answer(struct zk *zk, const struct zk_pending *pending,
     hf__zk_pending_answer(zk, pending, reply, NULL);
 }
 
-/* The answer to a request of the client's own. */
+/* The reply to a request that the client sent for itself. */
 static void own_reply(struct zk *zk, const struct zk_pending *pending, int32_t error)
 {
     if (pending->opcode == ZK_OPCODE_AUTH) {
@@ -188,7 +186,7 @@ static bool is_own(const struct zk_pending *pending)
            pending->opcode == ZK_OPCODE_SET_WATCHES;
 }
 
-/* Errors that are about the connection or its session, not about the request alone. */
+/* Errors about the connection or its session, not about the request alone. */
 static bool is_end(int32_t error)
 {
     return error == ZK_SESSIONEXPIRED || error == ZK_SESSIONMOVED ||
@@ -198,10 +196,11 @@ static bool is_end(int32_t error)
 static void session_ended(struct zk *zk, int32_t error)
 {
     if (error == ZK_SESSIONMOVED) {
-        hf__zk_lost_because(zk, HF_EUNREACHABLE, "has given the session away");
+        hf__zk_lost_because(zk, HF_EUNREACHABLE,
+                            "has moved the session to another server");
     } else if (error == ZK_NOTREADONLY) {
         hf__zk_lost_because(zk, HF_EUNREACHABLE,
-                            "only reads: it is cut off from others");
+                            "is read-only: it is cut off from the others");
     } else {
         hf__zk_lost_because(zk, HF_EUNREACHABLE, "has ended the session");
         hf__zk_session_expire(zk);
@@ -215,16 +214,16 @@ static void take_reply(struct zk *zk, const struct zk_header *header, struct jut
     const struct zk_pending *oldest = hf__zk_ring_oldest(&zk->ring);
 
     if (zk->ring.first == zk->ring.flushed || oldest->xid != header->xid) {
-        protocol_error(zk, "answered what nobody asked");
+        protocol_error(zk, "sent a reply to no request");
         return;
     }
     int rc = header->zxid < 0 ? HF_EUNREACHABLE : decode(zk, oldest, in, &reply);
     if (rc == HF_ENOMEM) {
-        hf__zk_lost_because(zk, HF_ENOMEM, "sent more than there is memory for");
+        hf__zk_lost_because(zk, HF_ENOMEM, "sent a reply for which memory is missing");
         return;
     }
     if (rc != 0) {
-        protocol_error(zk, "sent a reply that is none");
+        protocol_error(zk, "sent a malformed reply");
         return;
     }
     struct zk_pending pending = hf__zk_ring_pop(&zk->ring);
@@ -251,7 +250,7 @@ static void take_frame(struct zk *zk, struct jute *in)
     }
     struct zk_header header = hf__zk_header_read(in);
     if (in->bad)
-        protocol_error(zk, "sent a reply that is none");
+        protocol_error(zk, "sent a malformed reply");
     else if (header.xid == ZK_XID_EVENT)
         take_event(zk, in);
     else

@@ -69,7 +69,7 @@ struct zk_connect_reply hf__zk_connect_reply_read(struct jute *in)
 {
     struct zk_connect_reply reply = { 0 };
 
-    hf__zk_jute_int(in); /* the protocol's version, 0 since ever */
+    hf__zk_jute_int(in); /* the protocol's version, always 0 */
     reply.timeout_ms = hf__zk_jute_int(in);
     reply.session = hf__zk_jute_long(in);
     reply.password = hf__zk_jute_text(in);
@@ -78,8 +78,8 @@ struct zk_connect_reply hf__zk_connect_reply_read(struct jute *in)
     return reply;
 }
 
-/* Transactions are counted from 1 on. Only nodes that are older than all of them, such
- * as the root, have a 0 there, and they are not ephemeral. */
+/* Transactions count from 1. Only nodes older than the first, such as the root, have 0
+ * here, and they are not ephemeral. */
 static void read_stat(struct jute *in, struct zk_stat *ret)
 {
     ret->czxid = hf__zk_jute_long(in);
@@ -141,8 +141,8 @@ static struct zk_text read_result(struct jute *in, int32_t type, int32_t *ret_er
     return path;
 }
 
-/* Results, each with a header in front, up to a header that says "done". The first
- * error among them is the error of the whole: the header of the reply does not say. */
+/* Results, each behind a header, up to a header that says "done". The first error among
+ * them is the error of the whole: the header of the reply does not state it. */
 static int read_results(struct jute *in, struct zk_lists *lists, struct zk_reply *ret)
 {
     size_t most = (size_t)(in->end - in->at) / RESULT_LEAST + 1;
@@ -192,7 +192,7 @@ int hf__zk_reply_read(enum zk_opcode opcode, struct jute *in, struct zk_lists *l
     case ZK_OPCODE_MULTI:
         rc = read_results(in, lists, ret);
         break;
-    default: /* nothing, or nothing of interest */
+    default: /* no body, or none that is used */
         break;
     }
     if (rc == 0 && in->bad)

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * The records of ZooKeeper's protocol, read. Pure but for one growing list.
- */
+/* Decodes the records of ZooKeeper's protocol. Pure but for one growing list. */
 #ifndef HF_ZK_RECORDS_H
 #define HF_ZK_RECORDS_H
 
@@ -28,7 +26,7 @@ enum zk_opcode {
     ZK_OPCODE_ERROR = -1,
 };
 
-/* Xids that are no numbers of requests. */
+/* Xids with a fixed meaning. */
 enum { ZK_XID_EVENT = -1, ZK_XID_PING = -2, ZK_XID_AUTH = -4, ZK_XID_WATCHES = -8 };
 
 struct zk_header {
@@ -41,10 +39,10 @@ struct zk_connect_reply {
     int32_t timeout_ms; /* 0 or less: no such session */
     int64_t session;
     struct zk_text password;
-    bool read_only; /* servers of old do not say */
+    bool read_only; /* false if an old server does not state it */
 };
 
-/* What the lists of a reply lie in. Zeroed is empty. */
+/* Memory for the lists of a reply. Zeroed is empty. */
 struct zk_lists {
     struct zk_text *texts;
     int32_t *errors;
@@ -52,14 +50,14 @@ struct zk_lists {
 };
 
 void hf__zk_lists_done(struct zk_lists *lists);
-/* Gives back what a long list has taken. */
+/* Frees the memory of a long list. */
 void hf__zk_lists_trim(struct zk_lists *lists);
 
 struct zk_header hf__zk_header_read(struct jute *in);
 struct zk_connect_reply hf__zk_connect_reply_read(struct jute *in);
 
-/* The rest of a reply without an error to a request of that kind. 0, HF_ENOMEM, or
- * HF_EUNREACHABLE: it is none. `ret` points into the input and the lists. */
+/* The body of a reply without an error to a request of that kind. 0, HF_ENOMEM, or
+ * HF_EUNREACHABLE: malformed. `ret` points into the input and the lists. */
 int hf__zk_reply_read(enum zk_opcode opcode, struct jute *in, struct zk_lists *lists,
                       struct zk_reply *ret);
 

@@ -66,7 +66,7 @@ static void refuse(struct zk *zk, const struct zk_pending *pending, int code)
     hf__zk_pending_answer(zk, pending, NULL, &why);
 }
 
-/* False: it was answered. */
+/* False: it cannot be sent, and has been answered. */
 static bool begin(struct zk *zk, struct zk_request *request, enum zk_opcode opcode,
                   size_t size, const struct reply_to *reply_to)
 {
@@ -130,7 +130,7 @@ void hf__zk_create(struct zk *zk, const char *path, const void *data, size_t len
     end(zk, &request);
 }
 
-/* The folder whose path is the first `len` bytes of chroot and path together. */
+/* Creates the folder whose path is the first `len` bytes of chroot and path joined. */
 static bool make_one(struct zk *zk, const char *path, size_t len,
                      const struct reply_to *reply_to)
 {
@@ -335,7 +335,7 @@ void hf__zk_unwatch(struct zk *zk, const char *path)
     watch->refs++;
     if (!begin(zk, &request, ZK_OPCODE_UNWATCH, path_size(zk, path) + LEN_SIZE,
                &(struct reply_to){ NULL, NULL, 0 })) {
-        watch->set = 0; /* so that it is not set again */
+        watch->set = 0; /* so that the next connection does not set it again */
         hf__zk_watch_unref(zk, watch);
         return;
     }

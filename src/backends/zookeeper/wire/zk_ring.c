@@ -104,7 +104,7 @@ void hf__zk_flush_now(struct zk *zk)
         return;
     ring->flushed = ring->end;
     if (!hf__stream_flush(zk->stream))
-        ring->flushed = before; /* these were never sent, and we know it */
+        ring->flushed = before; /* the stream took none of it: these were never sent */
 }
 
 void hf__zk_flush_soon(struct zk *zk)
@@ -124,7 +124,7 @@ void hf__zk_flush(struct zk *zk)
     hf__zk_flush_soon(zk);
 }
 
-/* Numbers of requests are positive; below are those with a meaning of their own. */
+/* Numbers of requests are positive; negative ones have fixed meanings. */
 static int32_t next_xid(struct zk *zk)
 {
     zk->xid = zk->xid == INT32_MAX ? 1 : zk->xid + 1;

@@ -47,7 +47,7 @@ static struct zk_watch *find(const struct zk_watches *table, const char *path,
     return watch;
 }
 
-/* A table that cannot grow is slower, and right. */
+/* A table that cannot grow for lack of memory is slower, but correct. */
 static bool table_grow(struct zk_watches *table)
 {
     uint32_t old = table->bucket_count, count = old ? old * 2 : BUCKETS_MIN;
@@ -130,8 +130,7 @@ static struct zk_watch *entry_make(struct zk *zk, const char *path)
     return watch;
 }
 
-/* An entry is made even to look for one: it puts the path together, and is mostly a
- * spare one. */
+/* A search makes an entry, mostly a spare one, because that joins the path. */
 struct zk_watch *hf__zk_watch_find(struct zk *zk, const char *path)
 {
     struct zk_watches *table = &zk->watches;
@@ -189,7 +188,7 @@ bool hf__zk_watch_unwant(struct zk_watch *watch)
     return watch->wanted == 0 && (watch->set || watch->requested);
 }
 
-/* What a call has set, by its answer. */
+/* Which watch a request has set, by its reply. */
 static uint8_t set_by(const struct zk_pending *pending, int32_t error)
 {
     if (error == ZK_NONODE)
@@ -247,7 +246,7 @@ static struct zk_watch *first_from(const struct zk_watches *table, uint32_t *buc
     return NULL;
 }
 
-/* Where a walk over the table stands. */
+/* A position in the table. */
 struct cursor {
     struct zk_watch *at;
     uint32_t bucket;
@@ -337,7 +336,7 @@ int hf__zk_watches_restore(struct zk *zk)
 
 /* ---- Ends ------------------------------------------------------------------------ */
 
-/* Calls have been answered before, so no one points to any of them. */
+/* All requests have been answered, so none points to an entry. */
 void hf__zk_watches_clear(struct zk *zk)
 {
     struct zk_watches *table = &zk->watches;
