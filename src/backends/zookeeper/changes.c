@@ -201,7 +201,7 @@ static size_t first_failure(const struct zk_reply *reply)
 
 static void parents_made(void *session, void *subject, uint64_t tag,
                          const struct zk_reply *reply, int64_t sent_ns,
-                         const hf_error *gone)
+                         const hf_error *no_reply)
 {
     (void)tag;
     (void)sent_ns;
@@ -210,7 +210,7 @@ static void parents_made(void *session, void *subject, uint64_t tag,
     hf_error why;
     /* NONODE: a parent was removed meanwhile; so once more. */
     bool fine = reply && (reply->error == ZK_NODEEXISTS || reply->error == ZK_NONODE);
-    int rc = fine ? 0 : zk_reply_error(reply, gone, &why);
+    int rc = fine ? 0 : zk_reply_error(reply, no_reply, &why);
     if (rc == 0)
         change_look(me, change);
     else
@@ -236,7 +236,7 @@ static void change_again(struct zk_session *me, struct change *change, size_t fa
 
 static void pending_reply(void *session, void *subject, uint64_t tag,
                           const struct zk_reply *reply, int64_t sent_ns,
-                          const hf_error *gone)
+                          const hf_error *no_reply)
 {
     (void)tag;
     (void)sent_ns;
@@ -252,7 +252,7 @@ static void pending_reply(void *session, void *subject, uint64_t tag,
     if (change)
         change->pending = NULL;
     /* An error with results is that of one of the operations. */
-    int rc = reply && reply->count ? 0 : zk_reply_error(reply, gone, &why);
+    int rc = reply && reply->count ? 0 : zk_reply_error(reply, no_reply, &why);
     bool made = rc == 0 && reply->error == ZK_OK;
     size_t failed = rc == 0 && !made ? first_failure(reply) : 0;
     bool marked = !made && failed == 0 && rc == 0 && reply->error == ZK_NODEEXISTS;
@@ -366,14 +366,14 @@ static void look_at_marker(struct zk_session *me, const struct change *change,
 
 static void look_reply(void *session, void *subject, uint64_t tag,
                        const struct zk_reply *reply, int64_t sent_ns,
-                       const hf_error *gone)
+                       const hf_error *no_reply)
 {
     (void)sent_ns;
     struct zk_session *me = session;
     struct change *change = subject;
     hf_error why;
     bool absent = reply && reply->error == ZK_NONODE;
-    int rc = absent ? 0 : zk_reply_error(reply, gone, &why);
+    int rc = absent ? 0 : zk_reply_error(reply, no_reply, &why);
     if (tag == LOOK_MARKER) {
         if (reply)
             look_at_marker(me, change, reply);

@@ -170,9 +170,10 @@ static void judge_servers(struct zk_session *me, struct walk *walk)
         return;
     snprintf(what, sizeof(what), "an ensemble of %d servers", servers);
     if (servers == 0)
-        report(me, walk, HF_REMARK, "servers", "one server, without an ensemble",
-               "while it is down nobody gets a lock, and a lost disk is the end of all "
-               "tokens: run three");
+        report(
+            me, walk, HF_REMARK, "servers", "one server, without an ensemble",
+            "while it is down no client gets a lock, and a lost disk is the end of all "
+            "tokens: run three");
     else if (servers % 2 == 0)
         report(me, walk, HF_REMARK, "servers", what,
                "an even number can lose no more servers than one less could: run an "
@@ -206,12 +207,12 @@ static void diagnose_end(struct zk_session *me, struct walk *walk)
 
 static void ping_done(void *session, void *subject, uint64_t tag,
                       const struct zk_reply *reply, int64_t sent_ns,
-                      const hf_error *gone)
+                      const hf_error *no_reply)
 {
     struct zk_session *me = session;
     struct walk *walk = subject;
     walk->found = (uint64_t)(me->host->ops->now(me->host) - sent_ns);
-    hf__zk_walk_reply(session, subject, tag, reply, sent_ns, gone);
+    hf__zk_walk_reply(session, subject, tag, reply, sent_ns, no_reply);
 }
 
 /* Lines such as "server.1=host:2888:3888:participant;0.0.0.0:2181". */
@@ -233,13 +234,13 @@ static int count_servers(const struct zk_text *config)
 
 static void config_done(void *session, void *subject, uint64_t tag,
                         const struct zk_reply *reply, int64_t sent_ns,
-                        const hf_error *gone)
+                        const hf_error *no_reply)
 {
     struct walk *walk = subject;
     struct zk_reply fine = { .error = ZK_OK };
     if (reply && reply->error == ZK_OK)
         diagnosis_of(walk)->servers = count_servers(&reply->data);
-    hf__zk_walk_reply(session, subject, tag, reply ? &fine : NULL, sent_ns, gone);
+    hf__zk_walk_reply(session, subject, tag, reply ? &fine : NULL, sent_ns, no_reply);
 }
 
 void hf__zk_diagnose(struct zk_session *me, struct hf_request *request)

@@ -187,11 +187,11 @@ static void evicted(struct zk_session *me, struct walk *walk)
 
 static void victim_deleted(void *session, void *subject, uint64_t tag,
                            const struct zk_reply *reply, int64_t sent_ns,
-                           const hf_error *gone)
+                           const hf_error *no_reply)
 {
     struct walk *walk = subject;
     walk->found += reply && reply->error == ZK_OK;
-    hf__zk_walk_reply(session, subject, tag, reply, sent_ns, gone);
+    hf__zk_walk_reply(session, subject, tag, reply, sent_ns, no_reply);
 }
 
 static bool is_victim(struct zk_session *me, const struct walk *walk,
@@ -207,7 +207,7 @@ static bool is_victim(struct zk_session *me, const struct walk *walk,
 
 static void victims_listed(void *session, void *subject, uint64_t tag,
                            const struct zk_reply *reply, int64_t sent_ns,
-                           const hf_error *gone)
+                           const hf_error *no_reply)
 {
     (void)tag;
     (void)sent_ns;
@@ -219,7 +219,7 @@ static void victims_listed(void *session, void *subject, uint64_t tag,
     hf_error why;
     bool left = reply && reply->error ==
                              ZK_NONODE; /* the folder is gone, and the node with it */
-    int rc = left ? 0 : zk_reply_error(reply, gone, &why);
+    int rc = left ? 0 : zk_reply_error(reply, no_reply, &why);
     if (rc != 0) {
         hf__zk_job_end(me, &walk->job, rc, &why);
         return;

@@ -108,14 +108,14 @@ static bool has_contender(enum layout layout, const struct zk_reply *reply)
 
 static void probe_reply(void *session, void *subject, uint64_t tag,
                         const struct zk_reply *reply, int64_t sent_ns,
-                        const hf_error *gone)
+                        const hf_error *no_reply)
 {
     (void)sent_ns;
     struct zk_session *me = session;
     struct kind_probe *probe = subject;
     hf_error why;
     if (!reply)
-        probe->rc = gone->code;
+        probe->rc = no_reply->code;
     else if (reply->error == ZK_OK && has_contender(me->layout, reply))
         probe->clash = inside[tag].kind;
     if (--probe->left > 0)

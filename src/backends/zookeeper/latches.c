@@ -280,14 +280,14 @@ static void delete_reply(struct zk_session *me, struct wait *wait,
 
 static void wait_reply(void *session, void *subject, uint64_t tag,
                        const struct zk_reply *reply, int64_t sent_ns,
-                       const hf_error *gone)
+                       const hf_error *no_reply)
 {
     (void)sent_ns;
     struct zk_session *me = session;
     struct wait *wait = wait_of(subject);
     hf_error why;
     wait->ticket.requests--;
-    int rc = zk_reply_error(reply, gone, &why);
+    int rc = zk_reply_error(reply, no_reply, &why);
     bool absent = reply && reply->error == ZK_NONODE;
     if (tag == REPLY_DELETE) {
         delete_reply(me, wait, reply);

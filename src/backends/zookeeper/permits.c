@@ -241,7 +241,7 @@ void hf__zk_permit_count(struct permit *permit, enum layout layout,
 
 static void look_reply(void *session, void *subject, uint64_t tag,
                        const struct zk_reply *reply, int64_t sent_ns,
-                       const hf_error *gone)
+                       const hf_error *no_reply)
 {
     (void)sent_ns;
     struct zk_session *me = session;
@@ -264,7 +264,7 @@ static void look_reply(void *session, void *subject, uint64_t tag,
         hf__zk_permit_count(permit, me->layout, reply);
         look_done(me, permit);
     } else if (look == LOOK_LEASES) {
-        zk_reply_error(reply, gone, &why);
+        zk_reply_error(reply, no_reply, &why);
         if (reply)
             hf__zk_permit_refuse(me, permit, &why);
         else

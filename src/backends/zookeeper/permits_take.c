@@ -73,7 +73,7 @@ static void check_probed(struct zk_session *me, struct kind_probe *probe, int rc
 
 static void check_reply(void *session, void *subject, uint64_t tag,
                         const struct zk_reply *reply, int64_t sent_ns,
-                        const hf_error *gone)
+                        const hf_error *no_reply)
 {
     (void)sent_ns;
     struct zk_session *me = session;
@@ -84,7 +84,7 @@ static void check_reply(void *session, void *subject, uint64_t tag,
     if (tag != permit->generation || permit->state != PERMIT_CHECK)
         return;
     if (!reply) {
-        check_failed(me, permit, gone);
+        check_failed(me, permit, no_reply);
         return;
     }
     clash = hf__zk_kind_clash(me->layout, reply->names, reply->count, kind);
@@ -149,12 +149,12 @@ static void keep_names(struct permit *permit, const struct zk_text *paths, size_
 
 static void folder_made(void *session, void *subject, uint64_t tag,
                         const struct zk_reply *reply, int64_t sent_ns,
-                        const hf_error *gone)
+                        const hf_error *no_reply)
 {
     (void)session;
     (void)tag;
     (void)sent_ns;
-    (void)gone;
+    (void)no_reply;
     struct permit *permit = permit_of(subject);
     permit->ticket.requests--;
     permit->folder_error = reply ? reply->error : ZK_OK;
@@ -198,7 +198,7 @@ static void take_failed(struct zk_session *me, struct permit *permit,
 
 static void take_reply(void *session, void *subject, uint64_t tag,
                        const struct zk_reply *reply, int64_t sent_ns,
-                       const hf_error *gone)
+                       const hf_error *no_reply)
 {
     struct zk_session *me = session;
     struct permit *permit = permit_of(subject);
@@ -206,9 +206,9 @@ static void take_reply(void *session, void *subject, uint64_t tag,
     hf_error why;
     if (!reply_is_due(permit, tag))
         return;
-    if (!reply && gone->code == HF_EUNCERTAIN) {
+    if (!reply && no_reply->code == HF_EUNCERTAIN) {
         permit->state = PERMIT_UNKNOWN;
-        hf__zk_permit_pause(me, permit, gone);
+        hf__zk_permit_pause(me, permit, no_reply);
     } else if (reply && reply->error == ZK_OK) {
         keep_names(permit, reply->paths + limit, reply->count - 1 - limit);
         permit_taken(me, permit, (uint64_t)reply->zxid, sent_ns, true);
@@ -217,11 +217,11 @@ static void take_reply(void *session, void *subject, uint64_t tag,
     } else if (reply && reply->count) {
         take_failed(me, permit, reply, limit);
     } else if (reply) {
-        zk_reply_error(reply, gone, &why);
+        zk_reply_error(reply, no_reply, &why);
         hf__zk_permit_refuse(me, permit, &why);
     } else {
         permit->state = PERMIT_LOOK;
-        hf__zk_permit_pause(me, permit, gone);
+        hf__zk_permit_pause(me, permit, no_reply);
     }
 }
 
@@ -311,7 +311,7 @@ static void take_not_done(struct zk_session *me, struct permit *permit)
 
 static void owner_reply(void *session, void *subject, uint64_t tag,
                         const struct zk_reply *reply, int64_t sent_ns,
-                        const hf_error *gone)
+                        const hf_error *no_reply)
 {
     struct zk_session *me = session;
     struct permit *permit = permit_of(subject);
@@ -319,7 +319,7 @@ static void owner_reply(void *session, void *subject, uint64_t tag,
     if (!reply_is_due(permit, tag))
         return;
     if (!reply) {
-        hf__zk_permit_pause(me, permit, gone);
+        hf__zk_permit_pause(me, permit, no_reply);
     } else if (reply->error == ZK_OK &&
                reply->stat.ephemeral_owner == hf__zk_session_id(me->zk)) {
         permit_taken(me, permit, (uint64_t)reply->stat.czxid, sent_ns, false);
@@ -334,7 +334,7 @@ static void owner_reply(void *session, void *subject, uint64_t tag,
 
 static void find_reply(void *session, void *subject, uint64_t tag,
                        const struct zk_reply *reply, int64_t sent_ns,
-                       const hf_error *gone)
+                       const hf_error *no_reply)
 {
     (void)sent_ns;
     struct zk_session *me = session;
@@ -344,7 +344,7 @@ static void find_reply(void *session, void *subject, uint64_t tag,
     if (!reply_is_due(permit, tag))
         return;
     bool absent = reply && reply->error == ZK_NONODE;
-    if (!absent && zk_reply_error(reply, gone, &why) != 0) {
+    if (!absent && zk_reply_error(reply, no_reply, &why) != 0) {
         hf__zk_permit_pause(me, permit, &why);
         return;
     }
@@ -374,7 +374,7 @@ void hf__zk_permit_find(struct zk_session *me, struct permit *permit)
 
 static void release_reply(void *session, void *subject, uint64_t tag,
                           const struct zk_reply *reply, int64_t sent_ns,
-                          const hf_error *gone)
+                          const hf_error *no_reply)
 {
     (void)sent_ns;
     struct zk_session *me = session;
@@ -384,7 +384,7 @@ static void release_reply(void *session, void *subject, uint64_t tag,
     bool known = reply && (reply->error == ZK_OK || reply->error == ZK_NONODE);
     permit->deleted_some |= reply && reply->error == ZK_OK;
     permit->delete_failed |= !known;
-    permit->delete_unanswered |= !reply && gone->code == HF_EUNCERTAIN;
+    permit->delete_unanswered |= !reply && no_reply->code == HF_EUNCERTAIN;
     if (--permit->replies_due > 0)
         return;
     if (permit->delete_failed) {

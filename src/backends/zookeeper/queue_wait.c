@@ -97,7 +97,7 @@ static void look_send(struct zk_session *me, struct queue_node *qnode)
 static void qnode_wait(struct zk_session *me, struct queue_node *qnode,
                        const struct zk_text *predecessor)
 {
-    bool told = qnode->queued_told;
+    bool queued_told = qnode->queued_told;
     bool same =
         hf__linked(&qnode->watcher.link) &&
         strlen(qnode->predecessor) == qnode->folder_len + 1 + predecessor->len &&
@@ -110,7 +110,7 @@ static void qnode_wait(struct zk_session *me, struct queue_node *qnode,
         hf__zk_watcher_end(me, &qnode->watcher);
         join(qnode, qnode->predecessor, predecessor->at, predecessor->len);
     }
-    if (!told)
+    if (!queued_told)
         qnode->user->queued(me, qnode); /* a try is withdrawn inside */
     if (!same && qnode->state == QUEUE_NODE_WAITING)
         look_send(me, qnode);

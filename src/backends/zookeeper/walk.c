@@ -83,11 +83,12 @@ static void walk_progress(struct zk_session *me, struct walk *walk,
 
 /* The walk does not wait for it: it only shows that the server answers. */
 static void synced(void *session, void *subject, uint64_t tag,
-                   const struct zk_reply *reply, int64_t sent_ns, const hf_error *gone)
+                   const struct zk_reply *reply, int64_t sent_ns,
+                   const hf_error *no_reply)
 {
     (void)tag;
     (void)sent_ns;
-    (void)gone;
+    (void)no_reply;
     walk_progress(session, subject, reply);
 }
 
@@ -147,10 +148,11 @@ void hf__zk_walk_expect(struct walk *walk)
 }
 
 static void walk_note_error(struct walk *walk, const struct zk_reply *reply,
-                            const hf_error *gone)
+                            const hf_error *no_reply)
 {
     hf_error why;
-    int rc = reply && reply->error == ZK_NONODE ? 0 : zk_reply_error(reply, gone, &why);
+    int rc =
+        reply && reply->error == ZK_NONODE ? 0 : zk_reply_error(reply, no_reply, &why);
     if (rc == 0 || walk->rc != 0)
         return;
     walk->rc = rc;
@@ -159,13 +161,13 @@ static void walk_note_error(struct walk *walk, const struct zk_reply *reply,
 
 void hf__zk_walk_reply(void *session, void *subject, uint64_t tag,
                        const struct zk_reply *reply, int64_t sent_ns,
-                       const hf_error *gone)
+                       const hf_error *no_reply)
 {
     (void)tag;
     (void)sent_ns;
     struct walk *walk = subject;
     walk_progress(session, walk, reply);
-    walk_note_error(walk, reply, gone);
+    walk_note_error(walk, reply, no_reply);
     walk->under_way--;
     hf__zk_walk_continue(session, walk);
 }
@@ -457,7 +459,7 @@ static void step_read(struct zk_session *me, struct step *step,
 
 static void step_reply(void *session, void *subject, uint64_t tag,
                        const struct zk_reply *reply, int64_t sent_ns,
-                       const hf_error *gone)
+                       const hf_error *no_reply)
 {
     (void)tag;
     (void)sent_ns;
@@ -474,7 +476,7 @@ static void step_reply(void *session, void *subject, uint64_t tag,
         if (reply && reply->error == ZK_OK)
             step_read(me, step, reply);
         else if (!closed || !walk->prefix)
-            walk_note_error(walk, reply, gone);
+            walk_note_error(walk, reply, no_reply);
         walk->vanished |= reply && reply->error == ZK_NONODE && step->what == STEP_NODE;
         step_free(step);
     }

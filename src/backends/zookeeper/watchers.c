@@ -53,17 +53,17 @@ void hf__zk_watchers_event(struct zk_session *me, enum zk_event_type type,
                            const char *path, size_t len)
 {
     uint32_t hash = hf__text_hash(path, len);
-    struct hf_link *bucket = bucket_of(me, hash), told;
-    hf__list_init(&told);
+    struct hf_link *bucket = bucket_of(me, hash), matching;
+    hf__list_init(&matching);
     for (HF_EACH_SAFE(link, bucket)) {
         struct watcher *watcher = HF_CONTAINER(link, struct watcher, link);
         if (watcher->hash != hash || strlen(watcher->path) != len ||
             memcmp(watcher->path, path, len) != 0)
             continue;
         hf__list_remove(link);
-        hf__list_push_back(&told, link);
+        hf__list_push_back(&matching, link);
     }
-    for (struct hf_link *link; (link = hf__list_first(&told));) {
+    for (struct hf_link *link; (link = hf__list_first(&matching));) {
         hf__list_remove(link);
         struct watcher *watcher = HF_CONTAINER(link, struct watcher, link);
         watcher->fired(me, watcher, type);
