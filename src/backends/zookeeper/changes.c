@@ -228,8 +228,7 @@ static void change_again(struct zk_session *me, struct change *change, size_t fa
         hf__zk_make_folder(me->zk, change->folder, parents_made, change, 0);
     else if (error == ZK_NODEEXISTS || error == ZK_BADVERSION ||
              (error == ZK_NONODE && !folder))
-        change_look(me,
-                    change); /* another client was first, or an earlier try of ours */
+        change_look(me, change); /* changed meanwhile, maybe by an earlier try */
     else if (error != ZK_OK)
         change_fail(me, change, hf__zk_server_error(&reply, &why), &why);
 }

@@ -118,7 +118,7 @@ static void probe_reply(void *session, void *subject, uint64_t tag,
         probe->rc = no_reply->code;
     else if (reply->error == ZK_OK && has_contender(me->layout, reply))
         probe->clash = inside[tag].kind;
-    if (--probe->left > 0)
+    if (--probe->replies_due > 0)
         return;
     int rc = probe->rc;
     if (rc == 0 && probe->clash)
@@ -137,7 +137,7 @@ void hf__zk_kind_probe(struct zk_session *me, struct kind_probe *probe,
     *probe = (struct kind_probe){ .done = done, .kind = kind };
     for (size_t i = 0; i < INSIDE; i++) {
         ours[i] = hf__family(inside[i].kind) == hf__family(kind);
-        probe->left += !ours[i];
+        probe->replies_due += !ours[i];
     }
     hf__zk_gather(me->zk);
     for (size_t i = 0; i < INSIDE; i++) {
@@ -151,7 +151,7 @@ void hf__zk_kind_probe(struct zk_session *me, struct kind_probe *probe,
 
 void hf__zk_kind_probe_drop(struct zk_session *me, struct kind_probe *probe)
 {
-    if (probe->left)
+    if (probe->replies_due)
         hf__zk_forget(me->zk, probe);
-    probe->left = 0;
+    probe->replies_due = 0;
 }

@@ -41,20 +41,20 @@ int hf__zk_kind_mismatch(hf_error *why, int32_t there, int32_t asked);
 
 /* Lists the folders of semaphores. Embedded in its user; zeroed is idle. */
 struct kind_probe;
-typedef void kind_probe_done(
-    struct zk_session *me, struct kind_probe *probe, int rc,
-    const hf_error *why); /* 0, HF_EMISMATCH, or the code of a missing reply */
+/* `rc`: 0, HF_EMISMATCH, or the code of a missing reply. */
+typedef void kind_probe_done(struct zk_session *me, struct kind_probe *probe, int rc,
+                             const hf_error *why);
 struct kind_probe {
     kind_probe_done *done;
     int32_t kind;  /* asked for */
     int32_t clash; /* found; 0: none */
-    uint8_t left;  /* replies due */
+    uint8_t replies_due;
     int rc;
 };
 
 void hf__zk_kind_probe(struct zk_session *me, struct kind_probe *probe,
                        const char *folder, int32_t kind, kind_probe_done *done);
-void hf__zk_kind_probe_drop(struct zk_session *me,
-                            struct kind_probe *probe); /* `done` is not called */
+/* `done` is not called any more. */
+void hf__zk_kind_probe_drop(struct zk_session *me, struct kind_probe *probe);
 
 #endif

@@ -26,8 +26,7 @@ struct lock {
     bool try_failed; /* a try that is not the first: withdraw, then say busy */
     bool peeking;    /* lists the folder before it enters */
     /* ticket.downgrading: a writer that becomes a reader, not known to be one yet. */
-    struct hf_request
-        *request; /* for the downgrade; NULL: none, or core has forgotten it */
+    struct hf_request *request; /* downgrade; NULL: none, or forgotten by core */
     struct kind_probe probe;
 };
 
@@ -102,8 +101,8 @@ static void probe_done(struct zk_session *me, struct kind_probe *probe, int rc,
         hf__zk_queue_node_refuse(me, qnode, why);
     } else {
         qnode->kind_checked = rc == 0;
-        hf__zk_queue_node_list(
-            me, qnode); /* if the probe got no reply, this gets none either */
+        /* If the probe got no reply the listing gets none either. */
+        hf__zk_queue_node_list(me, qnode);
     }
 }
 

@@ -187,8 +187,7 @@ static void look_done(struct zk_session *me, struct permit *permit)
     enum queue_node_state state = permit->qnode.state;
     hf_error why;
     if (state != QUEUE_NODE_IN && state != QUEUE_NODE_WAITING) {
-        permit_set_state(permit,
-                         PERMIT_QUEUE); /* too early: its folder is being made */
+        permit_set_state(permit, PERMIT_QUEUE); /* its folder is not made yet */
     } else if (permit->clash == KIND_MAYBE) {
         hf__zk_kind_probe(me, &permit->probe, permit->folders.name, kind, probe_done);
     } else if (permit->clash) {

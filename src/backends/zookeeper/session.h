@@ -303,8 +303,8 @@ void hf__zk_renew_done(struct zk_session *me);
 struct job {
     struct hf_link link;
     struct hf_request *request;
-    void (*done)(struct zk_session *me,
-                 struct job *job); /* frees what the kind added */
+    /* Frees what the kind added. */
+    void (*done)(struct zk_session *me, struct job *job);
 };
 /* NULL: no memory, and the request has been answered. */
 struct job *hf__zk_job_begin(struct zk_session *me, struct hf_request *request,

@@ -307,8 +307,8 @@ static void create_send(struct zk_session *me, struct single *single)
     single_begin(single, SINGLE_CREATING);
     hf__zk_gather(me->zk);
     if (single->retries > 0)
-        hf__zk_make_folder(me->zk, "/", NULL, NULL,
-                           0); /* the chroot is all there can be */
+        /* The only parent is the chroot. */
+        hf__zk_make_folder(me->zk, "/", NULL, NULL, 0);
     hf__zk_create(me->zk, single->path, data, len + 4 + ID_DIGITS, ZK_EPHEMERAL,
                   create_done, single, single->generation);
     hf__zk_flush(me->zk);

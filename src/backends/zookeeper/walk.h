@@ -54,10 +54,10 @@ struct walk {
     size_t under_way;
     int rc;
     hf_error why;
-    uint64_t found; /* for the user */
-    uint8_t rounds; /* for the user */
+    uint64_t found; /* nodes deleted or written; of a diagnosis: ns of the ping */
+    uint8_t rounds; /* of an eviction */
     bool vanished;  /* a node was deleted between being listed and being read */
-    char *victim;
+    char *victim;   /* path of the node to evict; of a diagnosis: its struct */
 };
 
 /* Begins at the request's name; with `prefix` at all names that begin with it. NULL: no

@@ -92,8 +92,7 @@ struct zk_settings {
     /* All but the host. The port is for hosts without one, 2181 if it is 0. The time to
      * connect is shared by all hosts and limits hf__zk_open(). */
     struct hf_stream_settings stream;
-    const char
-        *auth; /* "user:password" of digest auth, "" for none; wiped at the end */
+    const char *auth;   /* digest "user:password", or ""; wiped at the end */
     int64_t session_ns; /* asked for; hf__zk_session_ns() says what was granted */
     int64_t request_ns; /* without a reply for so long the connection is given up */
     bool keep_folders; /* hf__zk_make_folder() makes persistent nodes, not containers */
