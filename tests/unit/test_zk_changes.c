@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Latches and cells of the zookeeper store on a server inside the test: a change is
- * made once, whatever is spoilt on the way (zk_sweep.h), and a client that cannot know
- * is told so. What others have written there, or do in the same moment.
+ * made once, whatever fault happens on the way (zk_sweep.h), and a client that cannot
+ * know says so. Also what other clients have written there, or change at the same
+ * moment.
  */
 #include "unit.h"
 
@@ -49,7 +50,7 @@ static uint64_t latch_now(void)
     return request.result;
 }
 
-/* Down by so many: done once, or nobody can know and it was done at most once. */
+/* Down by so many: done once; or, with the outcome unknown, at most once. */
 static void count_down(uint64_t by)
 {
     uint64_t before = latch_now();
@@ -509,7 +510,7 @@ START_TEST(two_changes_that_get_no_answer)
 }
 END_TEST
 
-/* A marker that nobody asks for any more goes when there are many later ones. */
+/* A marker that core does not ask for is deleted after many later ones. */
 START_TEST(old_markers_go)
 {
     begin();

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What hf_diagnose() says of a ZooKeeper ensemble, on a server inside the test: each
- * trap is found where it is, counted, and shown by an example, and none where it is
- * not.
+ * What hf_diagnose() reports of a ZooKeeper ensemble, on a server inside the test: each
+ * trap is found where it exists, counted, and shown by an example; no trap is reported
+ * where there is none.
  */
 #include "unit.h"
 

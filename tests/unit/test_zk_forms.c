@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What lies on a ZooKeeper server besides queues: the line of text in our nodes, which
- * kind a folder serves, names and weights of leases, limits. All pure.
+ * What holdfast writes to a ZooKeeper server besides queues: the line of text in nodes,
+ * which kind a folder serves, names and weights of leases, limits. All pure.
  */
 #include "unit.h"
 
@@ -111,7 +111,7 @@ START_TEST(times_of_another_machine_are_not_known)
 }
 END_TEST
 
-START_TEST(data_of_strangers_is_the_host)
+START_TEST(data_of_foreign_clients_is_the_host)
 {
     static const char *const data[] = { "127.0.0.1", "", "__REVOKE__", "holdfast",
                                         "\x01\x02" };
@@ -151,7 +151,7 @@ START_TEST(numbers_without_end)
 END_TEST
 
 /* Whatever anybody writes there: it is read to its end and no further. */
-START_TEST(garbage_is_read_safely)
+START_TEST(malformed_data_is_read_safely)
 {
     uint64_t seed = 42;
     struct zk_identity self = self_of("p");
@@ -172,7 +172,7 @@ START_TEST(garbage_is_read_safely)
 END_TEST
 
 /* One that begins like ours and is longer than any of ours. */
-START_TEST(a_line_without_end_is_a_strangers)
+START_TEST(a_line_too_long_is_foreign)
 {
     char *line = malloc(2 * ZK_DETAILS_SIZE);
     struct zk_identity self = self_of("p");
@@ -299,7 +299,7 @@ START_TEST(leases_have_names_and_weights)
 END_TEST
 
 /* What only looks like a weight is none, and a name is read to its end. */
-START_TEST(weights_of_strangers)
+START_TEST(weights_of_foreign_leases)
 {
     static const char *const ones[] = {
         "_c_" UUID "_x7-lease-0000000001",
@@ -396,9 +396,9 @@ END_TEST
 
 UNIT_MAIN("zk_forms", details_come_back, a_note_cannot_pose_as_another_field,
           longest_details_fit, times_of_another_machine_are_not_known,
-          data_of_strangers_is_the_host, numbers_without_end, garbage_is_read_safely,
-          a_line_without_end_is_a_strangers, a_token_that_is_written_comes_back,
-          kinds_do_not_mix, kazoo_locks_are_writers, our_nodes_sort_behind_numbers,
-          leases_have_names_and_weights, weights_of_strangers,
-          kazoo_leases_have_names_and_weights, limits_come_back,
-          what_is_no_limit_is_left_alone, semaphores_have_folders)
+          data_of_foreign_clients_is_the_host, numbers_without_end,
+          malformed_data_is_read_safely, a_line_too_long_is_foreign,
+          a_token_that_is_written_comes_back, kinds_do_not_mix, kazoo_locks_are_writers,
+          our_nodes_sort_behind_numbers, leases_have_names_and_weights,
+          weights_of_foreign_leases, kazoo_leases_have_names_and_weights,
+          limits_come_back, what_is_no_limit_is_left_alone, semaphores_have_folders)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Locks of the zookeeper store on a server inside the test, one thing at a time: names
- * that serve another kind, nodes that others delete or make, sessions that end,
- * renewals of several holds, what a try costs.
+ * Locks of the zookeeper store on a server inside the test: names that serve another
+ * kind, nodes that other clients delete or make, sessions that end, renewals of several
+ * holds, the cost of a try.
  */
 #include "unit.h"
 
@@ -320,7 +320,7 @@ START_TEST(interest_comes_too_late)
 }
 END_TEST
 
-/* A waiter that is asked for while there is no connection: nobody knows. */
+/* A waiter is attempted while there is no connection: the outcome is not known. */
 START_TEST(a_waiter_without_a_server)
 {
     begin(HF_MUTEX);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Inspect, evict, revoke and diagnose of the zookeeper store, on a server inside the
- * test: which rows come out of a tree, in which order, and what becomes of it when the
+ * test: which entries a tree gives, in which order, and what follows when the
  * connection ends on the way.
  */
 #include "unit.h"
@@ -86,7 +86,7 @@ START_TEST(a_queue_of_mutexes)
 }
 END_TEST
 
-/* Readers before whom nobody writes are in. */
+/* Readers without a writer before them are admitted. */
 START_TEST(readers_and_writers)
 {
     begin();
@@ -146,7 +146,7 @@ START_TEST(semaphores)
     int64_t one = put("/sem/leases/" UUID(1) "-lease-0000000001", "");
     put("/sem/leases/" UUID(1) "-lease-0000000002", "");
     int64_t two = put("/sem/leases/" UUID(2) "-x90-lease-0000000003", "");
-    int64_t three = put("/sem/leases/stranger", "host");
+    int64_t three = put("/sem/leases/foreign", "host");
     put("/sem/locks/" UUID(4) "-lock-0000000001", "");
     put("/sem/locks/" UUID(5) "-lock-0000000002", "");
     tree_set("/sem", "holdfast permits limit=100");
@@ -352,14 +352,14 @@ START_TEST(an_eviction_takes_one_holder)
     put("/sem/leases/" UUID(1) "-lease-0000000002", "");
     put("/sem/leases/" UUID(2) "-lease-0000000003", "");
     put("/sem/locks/" UUID(1) "-lock-0000000001", "");
-    int64_t stranger = put("/sem/leases/stranger", "");
+    int64_t foreign = put("/sem/leases/foreign", "");
     ck_assert_int_eq(evict("sem", (uint64_t)one + 1000), HF_ENOENT);
     ck_assert_int_eq(evict("sem", (uint64_t)one), 0);
     ck_assert_uint_eq(tree_count("/sem/leases/_c_00000001"), 0);
     ck_assert_uint_eq(tree_count("/sem/leases/_c_00000002"), 1);
     ck_assert_uint_eq(tree_count("/sem/locks/_c_00000001"), 1); /* it waits on */
-    ck_assert_int_eq(evict("sem", (uint64_t)stranger), 0);
-    ck_assert_uint_eq(tree_count("stranger"), 0);
+    ck_assert_int_eq(evict("sem", (uint64_t)foreign), 0);
+    ck_assert_uint_eq(tree_count("foreign"), 0);
     ck_assert_int_eq(evict("nobody", 5), HF_ENOENT);
     end();
 }
@@ -427,16 +427,16 @@ START_TEST(downgraded_while_it_is_evicted)
 }
 END_TEST
 
-static void delete_stranger(void)
+static void delete_foreign(void)
 {
-    tree_delete("/m/stranger-lock-0000000001");
+    tree_delete("/m/foreign-lock-0000000001");
 }
 
-START_TEST(a_stranger_that_goes_while_it_is_evicted)
+START_TEST(a_foreign_node_deleted_while_evicted)
 {
     begin();
-    int64_t token = put("/m/stranger-lock-0000000001", "");
-    tree.call = delete_stranger;
+    int64_t token = put("/m/foreign-lock-0000000001", "");
+    tree.call = delete_foreign;
     tree_spoil(4, TREE_CALL);
     ck_assert_int_eq(evict("m", (uint64_t)token), HF_ENOENT);
     ck_assert(tree.spoilt);
@@ -595,6 +595,6 @@ UNIT_MAIN("zk_looks", a_queue_of_mutexes, readers_and_writers, our_own_holders,
           by_an_odd_prefix, by_prefix_in_one_layer, what_may_not_be_read,
           an_eviction_takes_one_holder, an_eviction_of_a_waiter,
           released_while_it_is_evicted, downgraded_while_it_is_evicted,
-          a_stranger_that_goes_while_it_is_evicted, evictions,
+          a_foreign_node_deleted_while_evicted, evictions,
           a_revocation_is_written_to_holders, revocations, inspections,
           a_walk_that_is_forgotten, a_long_walk)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Names of the zookeeper store: paths and back, names of nodes in every layout and of
- * every library that shares them, and who is in by a listing.
+ * every library that shares them, and who is admitted, by a listing.
  */
 #include "unit.h"
 
@@ -85,7 +85,7 @@ START_TEST(paths_are_no_nodes)
 }
 END_TEST
 
-START_TEST(paths_of_nobody)
+START_TEST(paths_of_no_name)
 {
     static const char *const wrong[] = {
         "/",        "a",        "/a/",     "/a//b", "/%41",   "/a%2fb",
@@ -329,13 +329,13 @@ START_TEST(readers_mind_writers)
                0, false);
     check_view(JUDGE(NODE_WRITE, 1, "a-__WRIT__0000000001", "b-__WRIT__0000000002"), 1,
                0, false);
-    /* A writer may turn into a reader of the same number. */
+    /* A writer may become a reader of the same number. */
     check_view(JUDGE(NODE_WRITE, 1, "a-__READ__0000000002", "b-__WRIT__0000000002"), 1,
                0, false);
 }
 END_TEST
 
-/* The first one says what the folder is; nobody is in beside the others. */
+/* The first node decides the kind of the folder; no other kind is admitted with it. */
 START_TEST(kinds_that_meet)
 {
     check_view(JUDGE(NODE_LOCK, 1, "a-__READ__0000000001", "b-lock-0000000002"), 1, 0,
@@ -376,7 +376,7 @@ START_TEST(own_nodes_are_found)
 }
 END_TEST
 
-UNIT_MAIN("zk_names", paths_known, flat_paths, paths_are_no_nodes, paths_of_nobody,
+UNIT_MAIN("zk_names", paths_known, flat_paths, paths_are_no_nodes, paths_of_no_name,
           paths_come_back, nodes_are_recognised, nodes_end_with_their_length,
           nodes_are_written, numbers_are_compared_as_texts, mutexes_stand_in_line,
           readers_mind_writers, kinds_that_meet, own_nodes_are_found)

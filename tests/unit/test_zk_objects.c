@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Latches, cells and permits of the zookeeper store on a real server whose replies get
- * cut: what was asked for is done once, the answer is the right one, and nothing stays.
+ * cut: a request is carried out once, the answer is the right one, and nothing stays.
  *
- * One client speaks through a proxy, the other one directly and checks. A request that
- * got no answer is asked again with the same id, as core does.
+ * One client uses a proxy, the other one connects directly and checks. A request
+ * without a reply is asked again with the same id, as core does.
  */
 #include "unit.h"
 
@@ -220,7 +220,7 @@ static bool take_owner(void *arg, const char *path)
     return !marker[0];
 }
 
-/* Written, but the reply is lost and the session too: nobody can know. */
+/* Written, but the reply and the session are lost: the outcome cannot be known. */
 START_TEST(what_cannot_be_known_is_said)
 {
     static char marker[ZKRAW_PATH_MAX];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the URL of a zookeeper store asks for, and what its doctor says, on real
- * servers: whose the nodes are, how long the session is, how many servers there are.
+ * What the URL of a zookeeper store sets, and what hf_diagnose() reports, on real
+ * servers: who owns the nodes, how long the session is, how many servers there are.
  */
 #include "unit.h"
 
@@ -83,7 +83,7 @@ START_TEST(nodes_are_their_creators)
 }
 END_TEST
 
-/* Somebody else is refused, and whoever has the same password is not. */
+/* Another user is refused; one with the same password is not. */
 START_TEST(a_creator_shares_with_itself)
 {
     struct fake_host one, same, other;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The ZooKeeper client against a server that is played: what it says, word by word, and
- * what it makes of answers in pieces, of garbage, of lies and of silence.
+ * The ZooKeeper client against a played server: what it sends, byte by byte, and what
+ * it does with replies in pieces, malformed or false replies, and missing ones.
  */
 #include "unit.h"
 
@@ -113,7 +113,7 @@ START_TEST(greetings)
 }
 END_TEST
 
-/* A port that is taken, and at which nobody listens. */
+/* A port that is bound, and on which no server listens. */
 static int deaf_port(unsigned *ret_port)
 {
     struct sockaddr_in name = { .sin_family = AF_INET };
@@ -126,7 +126,7 @@ static int deaf_port(unsigned *ret_port)
     return fd;
 }
 
-START_TEST(nobody_is_there)
+START_TEST(no_server_listens)
 {
     char hosts[80];
     unsigned ports[2];
@@ -158,7 +158,7 @@ START_TEST(lists_of_servers_are_checked)
 }
 END_TEST
 
-/* Both are tried, in whatever order; the one that only reads is left. */
+/* Both are tried, in any order; the client leaves the read-only one. */
 START_TEST(the_next_server_is_tried)
 {
     char hosts[80];
@@ -451,7 +451,7 @@ static void say_instead(const void *bytes, size_t len, const char *words)
 #define HEADER(xid) xid "\0\0\0\0\0\0\0\5\0\0\0\0"
 #define SAY_INSTEAD(text, words) say_instead(text, sizeof text - 1, words)
 
-START_TEST(garbage_ends_the_connection)
+START_TEST(malformed_replies_end_the_connection)
 {
     peer_open(&peer, &stage, NULL);
     SAY_INSTEAD("\0\0\0\x10" HEADER("\0\0\0\2"), "to no request"); /* another's xid */
@@ -476,7 +476,7 @@ START_TEST(garbage_ends_the_connection)
 END_TEST
 
 /* Fewer results than operations; a path that is not below the chroot. */
-START_TEST(lies_about_the_work_done)
+START_TEST(replies_that_contradict_the_request)
 {
     static const char none[] = "\0\0\0\x19" HEADER("\0\0\0\1") "\xff\xff\xff\xff\1"
                                                                "\xff\xff\xff\xff";
@@ -615,10 +615,10 @@ START_TEST(out_of_memory)
 }
 END_TEST
 
-UNIT_MAIN("zk_peer", a_new_session_is_asked_for, greetings, nobody_is_there,
+UNIT_MAIN("zk_peer", a_new_session_is_asked_for, greetings, no_server_listens,
           lists_of_servers_are_checked, the_next_server_is_tried, passwords,
           a_wrong_password_is_refused, a_flight_is_one_write, replies_come_in_pieces,
           calls_made_in_answers_share_a_write, requests_of_all_kinds,
           folders_may_be_kept, what_is_too_large_is_not_sent,
-          garbage_ends_the_connection, lies_about_the_work_done, events,
-          the_server_goes_away, nothing_is_allocated_per_request, out_of_memory)
+          malformed_replies_end_the_connection, replies_that_contradict_the_request,
+          events, the_server_goes_away, nothing_is_allocated_per_request, out_of_memory)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Semaphores of the zookeeper store on a server inside the test: never more leases than
- * the limit, whatever is spoilt on the way (zk_sweep.h); limits that do not agree; what
- * others have put among the leases.
+ * the limit, whatever fault happens on the way (zk_sweep.h); limits that do not agree;
+ * what other clients have put among the leases.
  */
 #include "unit.h"
 
@@ -227,7 +227,7 @@ START_TEST(the_limit_is_written_and_kept)
     ck_assert_int_eq(tree_find(P)->version, version); /* it is not written again */
     sweep_leave(&sweep_a, &sweep_one);
     sweep_leave(&sweep_b, &sweep_two);
-    sweep_one.limit = 5; /* nobody uses it: another limit may be set */
+    sweep_one.limit = 5; /* no permit is held: another limit may be set */
     sweep_one.id = fake_id();
     sweep_hold(&sweep_a, &sweep_one);
     ck_assert(data_is(P, "holdfast permits limit=5"));
@@ -281,7 +281,7 @@ static void behind(void (*call)(void))
 static void another_limit(void)
 {
     tree_set(P, "holdfast permits limit=7");
-    tree_put(LEASES "/stranger-lease-0000000009", "");
+    tree_put(LEASES "/foreign-lease-0000000009", "");
 }
 
 static void another_limit_unused(void)
@@ -289,7 +289,7 @@ static void another_limit_unused(void)
     tree_set(P, "holdfast permits limit=7");
 }
 
-static void place_is_deleted(void)
+static void queue_node_is_deleted(void)
 {
     tree_delete(tree_first("nightly/locks/")->path);
 }
@@ -299,7 +299,7 @@ static void folder_is_reaped(void)
     tree_delete(LEASES);
 }
 
-/* Everything is there already, so that the requests are: two for the place, three to
+/* Every folder exists, so that the requests are: two for the node, three to
  * look, the take, the look behind it. */
 static void begin_in_place(void)
 {
@@ -329,7 +329,7 @@ END_TEST
 
 START_TEST(what_is_deleted_before_the_take)
 {
-    static void (*const calls[])(void) = { place_is_deleted, folder_is_reaped };
+    static void (*const calls[])(void) = { queue_node_is_deleted, folder_is_reaped };
     for (size_t i = 0; i < 2; i++) {
         begin_in_place();
         behind(calls[i]);
@@ -371,10 +371,10 @@ END_TEST
 /* ---- Room ------------------------------------------------------------------------ */
 
 /* Whatever lies among the leases counts, as it does for Curator. */
-START_TEST(leases_of_strangers_count)
+START_TEST(leases_of_foreign_clients_count)
 {
     begin("");
-    tree_put(LEASES "/stranger", "");
+    tree_put(LEASES "/foreign", "");
     tree_put(LEASES "/another", "");
     tree_queue(&sweep_a, &sweep_one);
     tree_delete(LEASES "/another");
@@ -480,14 +480,14 @@ START_TEST(the_first_gives_up)
 }
 END_TEST
 
-/* A waiter whose place is deleted by hand enters again. */
+/* A waiter whose queue node another client deletes enters again. */
 START_TEST(a_place_that_is_deleted_by_hand)
 {
     begin("");
     sweep_hold(&sweep_b, &sweep_two);
     tree_queue(&sweep_a, &sweep_one);
     tree_rest();
-    place_is_deleted();
+    queue_node_is_deleted();
     sweep_leave(&sweep_b, &sweep_two);
     tree_granted(&sweep_a, &sweep_one);
     ck_assert_int_eq(tree_leave(&sweep_a, &sweep_one), HF_WITHDRAWN);
@@ -551,7 +551,7 @@ END_TEST
 UNIT_MAIN("zk_semaphores", the_limit_is_written_and_kept, a_limit_of_others,
           a_limit_that_may_not_be_written, the_limit_is_changed_before_the_take,
           what_is_deleted_before_the_take, a_take_that_is_refused,
-          leases_of_strangers_count, exactly_the_room_there_is, many_at_once,
+          leases_of_foreign_clients_count, exactly_the_room_there_is, many_at_once,
           only_the_first_watches, the_first_gives_up, a_place_that_is_deleted_by_hand,
           names_of_other_kinds, empty_folders_of_other_kinds,
           never_in_beside_another_kind, permits, permits_that_are_not_got,

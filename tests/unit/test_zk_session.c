@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The life of a session, with a played server and a clock that the test moves: going on
- * elsewhere, the end by the server's word and by our own clock, and the watches, which
- * must outlive a connection but not a session.
+ * at another server, the end by the server's word and by the client's clock, and the
+ * watches, which must outlive a connection but not a session.
  */
 #include "unit.h"
 
@@ -504,7 +504,7 @@ START_TEST(settling_ends_a_session_that_was_lost)
 }
 END_TEST
 
-/* With nobody there it gives up soon. */
+/* Without a server it gives up soon. */
 START_TEST(settling_does_not_hope_for_long)
 {
     peer_open(&peer, &stage, NULL);

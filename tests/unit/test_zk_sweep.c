@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Locks of the zookeeper store while each request in turn is spoilt (zk_sweep.h): the
- * lock is got in the end, a release is known to be one, and what was lost is told.
+ * Locks of the zookeeper store with one fault in each request in turn (zk_sweep.h): the
+ * lock is acquired in the end, a release is known to be one, and a loss is reported.
  */
 #include "unit.h"
 
@@ -104,8 +104,8 @@ static enum hf_renewal renewed(enum hf_renew_mode mode)
     }
 }
 
-/* A writer turns into a reader, and lets another one in. */
-static void turns(void)
+/* A writer becomes a reader, and another reader is admitted. */
+static void downgrades(void)
 {
     struct hf_request request = fake_request(HF_DOWNGRADE, "jobs/nightly");
     sweep_tickets(HF_WRITE, 1, 1);
@@ -142,9 +142,9 @@ static void turns_and_leaves(void)
 
 START_TEST(readers_and_writers)
 {
-    sweep("", turns);
+    sweep("", downgrades);
     sweep("", turns_and_leaves);
-    sweep("?layout=kazoo", turns);
+    sweep("?layout=kazoo", downgrades);
 }
 END_TEST
 
@@ -335,8 +335,8 @@ START_TEST(attempts_without_a_server)
 }
 END_TEST
 
-/* The first answer to an attempt that the server did not hear, or did not answer, is
- * that nobody knows. The second one is the lock. */
+/* An attempt that the server did not receive, or whose reply was lost: the first answer
+ * says that the outcome is not known, the second one grants the lock. */
 static void doubted(const char *options, int kind, enum tree_fault fault)
 {
     bool spoilt = true;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How long a session is believed, with a played server and a clock that the test moves:
- * signs of life, what they prove and what they do not, silence.
+ * How long a session is believed to live, with a played server and a clock that the
+ * test moves: replies, what they prove and what they do not, and missing ones.
  */
 #include "unit.h"
 

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A walk over many folders on a slow ZooKeeper server: the library as a whole, against
- * a server that is played by a thread and takes 40 seconds for each answer, by a clock
- * that it moves itself. None of the folders has anything to tell. A request timeout is
- * a minute.
+ * A walk over many folders on a slow ZooKeeper server: the whole library against a
+ * server that a thread plays and that takes 40 seconds for each reply, by a clock that
+ * it moves itself. None of the folders has an entry. The request timeout is a minute.
  */
 #include "unit.h"
 

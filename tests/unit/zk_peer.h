@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A ZooKeeper server that is played by the test, on a port of its own. A thread greets
- * the first connection, because hf__zk_open() blocks; after that the test itself hears and
- * speaks, and the client's loop is turned meanwhile.
+ * A ZooKeeper server that the test plays, on a port of its own. A thread answers the
+ * first handshake, because hf__zk_open() blocks; after that the test itself reads and
+ * writes, and runs the client's loop meanwhile.
  */
 #ifndef HF_TESTS_ZK_PEER_H
 #define HF_TESTS_ZK_PEER_H

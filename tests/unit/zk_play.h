@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A place in a queue of ZooKeeper's, with the server played by the test: what is asked
- * of it, word by word, and what it answers. The store is real, its host a fake one.
+ * A queue node of ZooKeeper's, with the server played by the test: what the store asks,
+ * one request at a time, and what the server replies. The store is real, its host a
+ * fake one.
  *
  *     play_begin(HF_MUTEX);
  *     fake_attempt(&stage.host, &ticket);

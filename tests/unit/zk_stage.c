@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The stage of zk_stage.h. The fake host knows stores only, so the client is dressed up
- * as one, whose session is a pointer to the stage.
+ * The client of zk_stage.h. The fake host knows stores only, so the client is wrapped
+ * as a store whose session is a pointer to the stage.
  */
 #include "zk_stage.h"
 

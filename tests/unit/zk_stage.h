@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A ZooKeeper client on a stage: opened on a fake host, with everything it says written
- * down.
+ * A ZooKeeper client on a fake host, with everything that it reports recorded.
  *
  *     struct stage stage;
  *     struct zk_settings settings = stage_settings("127.0.0.1:2181");

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A scene of two clients, played once for each request of the first one, which is
- * spoilt (zk_tree.h): its connection ends before the server has done it, or after; the
- * session ends with it; the server has just removed every empty folder; an allocation
- * fails. After each round nothing may be left on the server, no memory in the process,
- * and no hold may have been lost but with its session.
+ * A scene of two clients, run once for each request of the first one, to which one
+ * fault happens (zk_tree.h): its connection ends before the server has carried it out,
+ * or after; the session ends with it; the server has just removed every empty folder;
+ * an allocation fails. After each round nothing may be left on the server and no memory
+ * in the process, and a hold may have been lost only with its session.
  */
 #ifndef HF_TESTS_ZK_SWEEP_H
 #define HF_TESTS_ZK_SWEEP_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A ZooKeeper server inside the test: a tree of nodes, sessions, watches, transactions,
- * in the test's own thread. Any one request of the first client can be spoilt:
+ * in the test's own thread. A fault can happen to any one request of the first client:
  *
  *     tree_begin();
  *     tree_open(&a, "");
@@ -10,9 +10,9 @@
  *     tree_close(&a);
  *     tree_end();
  *
- * Time stands still while anything is said, and goes on when nothing is: a pause of the
- * client's costs the test nothing. Where the test itself has to speak for the server,
- * word by word, use zk_play.h.
+ * Time stands still while requests or replies are under way, and goes on when none are:
+ * a pause of the client's costs the test nothing. Where the test itself has to be the
+ * server, one reply at a time, use zk_play.h.
  */
 #ifndef HF_TESTS_ZK_TREE_H
 #define HF_TESTS_ZK_TREE_H

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * How the zookeeper: store fails, on real servers and through holdfast.h alone. A case
- * has to show what the caller sees, that no
- * two believe to hold one name at the same time, that waiters are served soon after the
- * fault is over, and that no node stays behind.
+ * has to show what the caller sees, that never two clients believe to hold one name at
+ * the same time, that waiters are served soon after the fault is over, and that no node
+ * stays behind.
  */
 #ifndef ZOOKEEPER_CASES_H
 #define ZOOKEEPER_CASES_H
@@ -89,7 +89,7 @@ void waiter_start(struct waiter *waiter, hf_client *client, const char *name, in
                   const hf_hold *former);
 int64_t waiter_served(struct waiter *waiter);
 
-/* From here on `former` may be let go. */
+/* From here on `former` may be released. */
 void waiter_blind(struct waiter *waiter);
 
 /* ---- What the servers say -------------------------------------------------------- */

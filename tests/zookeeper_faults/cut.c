@@ -2,11 +2,12 @@
 /*
  * A follower is cut off from its leader and does not know it: it goes on answering its
  * clients, while the leader hears nothing of their sessions any more and ends them. A
- * holder that is connected there must have stopped believing when the next one is let
- * in; and if it knows of other servers it must have gone there in time.
+ * holder that is connected there must have stopped believing before the next client is
+ * admitted; and if it knows other servers it must have moved to one of them in time.
  *
- * The follower has been told other ports of the others, where proxies stand. It may be
- * silent for much longer than a session before the two sides give each other up.
+ * The follower has been given other ports for the other servers, where proxies listen.
+ * It may be silent for much longer than a session before the two sides give each other
+ * up.
  */
 #include "cases.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Deadlines, with a server that is frozen or dead: calls end when their time is over,
- * and so does hf_close(), whatever the store could not say. The limits of the store's
- * own requests are far away, so that a call which waits for one of them is seen.
+ * and so does hf_close(), whatever the store could not send. The limits of the store's
+ * own requests are much longer, so that a call which waits for one of them shows.
  */
 #include "cases.h"
 

@@ -2,8 +2,8 @@
 /*
  * Servers of an ensemble of three die, freeze and come back, while one client holds a
  * name and another waits for it. As long as a majority is left the hold stays, or is
- * lost when the client has had no word for the time of its session; the waiter is
- * served as soon as it is let go. Without a majority the holder has to find out alone,
+ * lost when the client had no reply for the time of its session; the waiter is served
+ * as soon as the lock is released. Without a majority the holder has to find out alone,
  * by its clock.
  */
 #include "cases.h"
@@ -105,7 +105,7 @@ static void server_frozen(void)
     stage_report("the holder's server frozen", &stage, served, rc);
 }
 
-/* It wakes up and still thinks that it leads. */
+/* It wakes up and still believes to be the leader. */
 static void leader_frozen(void)
 {
     int rc;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the server has to do for a lock that nobody else wants: three requests a turn.
- * And long queues. A thousand waiters on one name: a release wakes one of them. Counted
- * by the server, in packets that it got and sent; and beside it the same with
- * layout=single, where each release wakes them all. Then what may go wrong in a queue:
- * waiters that give up, die or are deleted, a reply or an event that does not come.
+ * What the server has to do for a lock that no other client wants: three requests for
+ * each acquire and release. And long queues. A thousand waiters on one name: a release
+ * wakes one of them. Counted by the server, in packets received and sent; for
+ * comparison the same with layout=single, where each release wakes them all. Then
+ * faults in a queue: waiters that give up, die or are deleted, a reply or an event that
+ * is lost.
  */
 #include "cases.h"
 
@@ -22,7 +23,7 @@
 #define PACKETS_MAX 5
 #define PACKETS_BESIDES 0.1
 
-#define HERD_SESSION_MS 30000 /* nobody is to be lost here */
+#define HERD_SESSION_MS 30000 /* no session is to end here */
 
 struct herd {
     hf_client *clients[CLIENTS];
@@ -246,7 +247,7 @@ static int by_number(const void *one, const void *other)
     return strcmp(a + strlen(a) - 10, b + strlen(b) - 10);
 }
 
-/* The node behind so many others, and whose it is. */
+/* The node behind so many others, and its owner. */
 static int64_t node_behind(struct zkraw *raw, int others, char path[200])
 {
     struct nodes nodes = { .count = 0 };

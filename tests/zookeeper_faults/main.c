@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Runs the cases, one process each, and says in TAP what came of them; at the end, a
+ * Runs the cases, one process each, and reports in TAP what came of them; at the end, a
  * table of what callers saw.
  *
  *   zookeeper_faults [PART]     PART: cases whose name contains it
  *
  * Cases run one after the other in a process that keeps its servers from one to the
  * next. The first check that fails ends that process, and another one goes on with the
- * next case and servers of its own. It leads a process group, which is killed when it
- * is over. What a case prints is shown if it fails; lines that begin with '@' are rows
- * of the table, and one that begins with '=' is its end.
+ * next case and servers of its own. Each process leads a process group, which is killed
+ * when it is over. What a case prints is shown if it fails; lines that begin with '@'
+ * are rows of the table, and one that begins with '=' ends the case.
  */
 #include "cases.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Sessions and processes end: by force, by kill -9, by a sleep that was too long. And
- * what a session has on the server while it lives: waits that were given up leave no
- * node and no watch.
+ * Sessions and processes end: by force, by kill -9, by being suspended for too long.
+ * And what a session has on the server while it lives: waits that were given up leave
+ * no node and no watch.
  */
 #include "cases.h"
 
@@ -74,7 +74,7 @@ static void waiter_expired(void)
 struct outsider {
     atomic_int looks;
     atomic_int lost;
-    atomic_bool given_on;  /* somebody else has it */
+    atomic_bool given_on;  /* another client has it */
     atomic_int violations; /* it said HELD after that */
 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the cases are written with: see cases.h. All on the case's main thread, but for
+ * What the cases are written with: see cases.h. All on the case's main thread, except
  * callbacks, which the library calls on its own.
  */
 #include "cases.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A bad network between client and server: replies that are cut or never come. The
- * server has done what it was asked, and the client cannot know: there must be one node
- * afterwards, never two, and after a release none.
+ * server has carried out the request, and the client cannot know: there must be one
+ * node afterwards, never two, and after a release none.
  */
 #include "cases.h"
 
@@ -74,7 +74,7 @@ static void delete_cut(void)
     cut_everywhere("reply to delete cut after n bytes", true);
 }
 
-/* The wait ends while nobody knows whether the node is there. */
+/* The wait ends while it is not known whether the node exists. */
 static void create_cut_and_given_up(void)
 {
     hf_hold *hold = NULL;

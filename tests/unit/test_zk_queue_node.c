@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Places in ZooKeeper's queues, against a server that is played: who asks what in which
- * order, and what becomes of answers that are late, lost, or not what one would like.
+ * Queue nodes of the zookeeper store, against a played server: the order of requests,
+ * and replies that are late, lost, or refusals.
  */
 #include "unit.h"
 
@@ -12,7 +12,7 @@
 
 /* ---- Usual ways ------------------------------------------------------------------ */
 
-START_TEST(alone_waits_once)
+START_TEST(without_rivals_one_round_trip)
 {
     play_begin(HF_MUTEX);
     hold_it(); /* both requests came before any answer */
@@ -75,7 +75,7 @@ START_TEST(a_change_is_no_end)
 }
 END_TEST
 
-/* Another client deleted it, and nobody is ahead any more: no grant. */
+/* Another client deleted the node, and none is before it any more: no grant. */
 START_TEST(a_waiter_whose_node_is_deleted)
 {
     play_begin(HF_MUTEX);
@@ -92,7 +92,7 @@ START_TEST(a_waiter_whose_node_is_deleted)
 }
 END_TEST
 
-/* The same, and nobody is left in the queue: that is no grant, either. */
+/* The same with an empty queue: that is no grant, either. */
 START_TEST(deleted_from_a_queue_that_is_empty)
 {
     play_begin(HF_MUTEX);
@@ -448,7 +448,7 @@ START_TEST(a_lost_delete_is_repeated)
 }
 END_TEST
 
-/* It was not sent the first time: whoever deleted the node was another one. */
+/* It was not sent the first time: another client deleted the node. */
 START_TEST(deleted_while_we_were_away)
 {
     play_begin(HF_MUTEX);
@@ -464,7 +464,7 @@ START_TEST(deleted_while_we_were_away)
 }
 END_TEST
 
-START_TEST(deleted_by_somebody)
+START_TEST(deleted_by_another_client)
 {
     play_begin(HF_MUTEX);
     hold_it();
@@ -575,7 +575,7 @@ START_TEST(revocations_are_told)
 }
 END_TEST
 
-UNIT_MAIN("zk_places", alone_waits_once, attempts_are_repeated,
+UNIT_MAIN("zk_queue_node", without_rivals_one_round_trip, attempts_are_repeated,
           the_next_one_lists_first, a_change_is_no_end, a_waiter_whose_node_is_deleted,
           deleted_from_a_queue_that_is_empty, a_waiter_whose_folder_is_deleted,
           the_same_client_again, the_first_number_is_no_grant,
@@ -585,7 +585,7 @@ UNIT_MAIN("zk_places", alone_waits_once, attempts_are_repeated,
           a_try_leaves_nothing, a_lost_create_is_found, a_lost_create_was_not_done,
           a_transaction_that_is_none, a_node_of_another_session,
           a_lost_create_is_withdrawn, forgotten_on_the_way, a_lost_delete_is_repeated,
-          deleted_while_we_were_away, deleted_by_somebody,
+          deleted_while_we_were_away, deleted_by_another_client,
           a_waiter_that_was_deleted_comes_again, a_second_node_of_ours_goes,
           a_waiter_looks_after_a_pause, a_waiter_begins_anew,
           a_hold_ends_with_the_session, revocations_are_told)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Long queues of ZooKeeper's, against a server that is played: a waiter is in by a
- * listing that shows its node and nobody before it, and by nothing else. Readers and
- * writers in such a queue, and a writer that turns into a reader.
+ * Long queues of the zookeeper store, against a played server: a waiter is admitted by
+ * a listing that shows its node and none before it, and by nothing else. Readers and
+ * writers in such a queue, and a writer that becomes a reader.
  */
 #include "unit.h"
 
@@ -292,7 +292,7 @@ START_TEST(asked_while_it_turns)
 }
 END_TEST
 
-UNIT_MAIN("zk_turns", a_listing_is_a_grant, others_are_left, deleted_in_a_long_queue,
-          a_waiter_gives_up, an_end_that_was_missed, a_watch_that_lives_on,
-          an_end_told_to_another_session, a_reader_behind_writers,
-          a_writer_that_reads_on, asked_while_it_turns)
+UNIT_MAIN("zk_queue_wait", a_listing_is_a_grant, others_are_left,
+          deleted_in_a_long_queue, a_waiter_gives_up, an_end_that_was_missed,
+          a_watch_that_lives_on, an_end_told_to_another_session,
+          a_reader_behind_writers, a_writer_that_reads_on, asked_while_it_turns)
