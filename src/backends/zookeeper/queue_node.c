@@ -65,11 +65,11 @@ void hf__zk_queue_node_done(struct zk_session *me, struct queue_node *qnode)
 static void qnode_deleted(struct zk_session *me, struct queue_node *qnode,
                           enum hf_withdrawal answer)
 {
-    hf_error verdict = qnode->refusal;
+    hf_error refusal = qnode->refusal;
     qnode_idle(qnode);
     qnode->refusal.code = 0;
-    if (verdict.code && !qnode->withdrawing)
-        qnode->user->failed(me, qnode, &verdict);
+    if (refusal.code && !qnode->withdrawing)
+        qnode->user->failed(me, qnode, &refusal);
     else
         qnode->user->withdrawn(me, qnode, answer);
 }
@@ -107,7 +107,7 @@ void hf__zk_queue_node_pause(struct zk_session *me, struct queue_node *qnode,
         qnode->user->failed(me, qnode, &copy);
 }
 
-/* ---- Leaving --------------------------------------------------------------------- */
+/* ---- Withdrawing ----------------------------------------------------------------- */
 
 static void delete_done(void *session, void *subject, uint64_t tag,
                         const struct zk_reply *reply, int64_t sent_ns,

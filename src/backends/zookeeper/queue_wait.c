@@ -58,9 +58,9 @@ static void exists_done(void *session, void *subject, uint64_t tag,
     }
 }
 
-static void look_done(void *session, void *subject, uint64_t tag,
-                      const struct zk_reply *reply, int64_t sent_ns,
-                      const hf_error *why)
+static void watch_reply(void *session, void *subject, uint64_t tag,
+                        const struct zk_reply *reply, int64_t sent_ns,
+                        const hf_error *why)
 {
     (void)sent_ns;
     struct zk_session *me = session;
@@ -86,12 +86,12 @@ static void look_done(void *session, void *subject, uint64_t tag,
     }
 }
 
-static void look_send(struct zk_session *me, struct queue_node *qnode)
+static void watch_send(struct zk_session *me, struct queue_node *qnode)
 {
     qnode_begin(qnode, QUEUE_NODE_WAITING);
     hf__zk_watcher_set(me, &qnode->watcher, qnode->predecessor, predecessor_fired);
     qnode->requests++;
-    hf__zk_get(me->zk, qnode->predecessor, true, look_done, qnode, qnode->generation);
+    hf__zk_get(me->zk, qnode->predecessor, true, watch_reply, qnode, qnode->generation);
 }
 
 static void qnode_wait(struct zk_session *me, struct queue_node *qnode,
@@ -113,14 +113,14 @@ static void qnode_wait(struct zk_session *me, struct queue_node *qnode,
     if (!queued_told)
         qnode->user->queued(me, qnode); /* a try is withdrawn inside */
     if (!same && qnode->state == QUEUE_NODE_WAITING)
-        look_send(me, qnode);
+        watch_send(me, qnode);
 }
 
 /* ---- Listing --------------------------------------------------------------------- */
 
 /* The folder may serve another kind. Checked once: a client that comes later sees
  * us. */
-static bool first_look(struct zk_session *me, struct queue_node *qnode,
+static bool check_once(struct zk_session *me, struct queue_node *qnode,
                        const struct zk_reply *reply, bool mismatch)
 {
     hf_error why;
@@ -151,7 +151,7 @@ static void judge(struct zk_session *me, struct queue_node *qnode,
     if (view.own == NO_NODE) { /* another client deleted it */
         qnode_idle(qnode);
         hf__zk_queue_node_enter(me, qnode);
-    } else if (!first_look(me, qnode, reply, view.mismatch)) {
+    } else if (!check_once(me, qnode, reply, view.mismatch)) {
         return;
     } else if (view.blockers == 0) {
         hf__zk_queue_node_admit(me, qnode, sent_ns);
