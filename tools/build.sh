@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: MIT
 #
 # build.sh DIRECTORY [MESON ARGUMENT...]: sets the build directory up if it is new, then
-# builds. Quiet if all goes well; the whole log if not.
+# builds. Warnings are errors, unless an argument says otherwise (-Dwerror=false); a build
+# without this script has Meson's default, in which they are not. Quiet if all goes well;
+# the whole log if not.
 set -eu
 
 dir=$1
@@ -11,7 +13,7 @@ log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 
 if [ ! -f "$dir/build.ninja" ]; then
-    if ! meson setup "$dir" "$@" >"$log" 2>&1; then
+    if ! meson setup "$dir" -Dwerror=true "$@" >"$log" 2>&1; then
         cat "$log" >&2
         exit 1
     fi
