@@ -113,15 +113,21 @@ format:
 	$(SETUP) lint
 	@sh tools/sources.sh | xargs clang-format -i
 
-install: build
-	@meson configure build -Dprefix=$(PREFIX)
-	@meson install -C build
+# A build directory of its own, in which only what is installed is compiled.
+INSTALL_ARGS = -Dwerror=false -Dtests=disabled -Dexamples=disabled -Dbench=disabled \
+    -Dprefix=$(PREFIX) $(MESON_ARGS)
+install:
+	$(SETUP) install
+	@[ ! -f build-install/build.ninja ] || \
+	    meson configure build-install $(INSTALL_ARGS)
+	@sh tools/build.sh build-install $(INSTALL_ARGS)
+	@meson install -C build-install --no-rebuild
 	@[ -n "$(DESTDIR)" ] || ldconfig 2>/dev/null || true
 
 uninstall:
-	@ninja -C build uninstall
+	@ninja -C build-install uninstall
 
 clean:
-	rm -rf build build-asan build-tsan build-clang build-mutants
+	rm -rf build build-install build-asan build-tsan build-clang build-mutants
 
 .PHONY: all help build try test asan tsan matrix bench bench-peers interop torture storm torture-planted torture-peers mutants lint format install uninstall clean

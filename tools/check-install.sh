@@ -1,11 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# check-install.sh BUILD: installs the build into a temporary directory and builds a
-# program against what is there, in the ways that users do: pkg-config with the shared
-# and with the static library, and CMake. The headers must be those of include/.
+# check-install.sh: runs `make install` into a temporary directory, in build-install/, and
+# builds a program against what is there, in the ways that users do: pkg-config with the
+# shared and with the static library, and CMake. The headers must be those of include/, and
+# no test, example or benchmark may have been compiled.
 set -eu
-build=$(cd "$1" && pwd)
 cd "$(dirname "$0")/.."
 
 dir=$(mktemp -d)
@@ -16,8 +16,19 @@ fail() {
     exit 1
 }
 
-DESTDIR="$dir/root" meson install -C "$build" --no-rebuild >"$dir/log" 2>&1 ||
-    fail "meson install"
+make -s install DESTDIR="$dir/root" >"$dir/log" 2>&1 || fail "make install"
+
+# What is compiled: the objects of the library, of its TLS module and of the command.
+sed -n 's|.*"output": "\(.*\)/[^/]*".*|\1|p' build-install/compile_commands.json |
+    sort | uniq -c >"$dir/units"
+grep -q libhf_inside "$dir/units" || fail "no compile units found"
+while read -r count place; do
+    case $place in
+    src/libhf_inside.a.p | src/holdfast-tls.so.p | cli/holdfast.p) ;;
+    *) fail "make install compiles $count files for $place, which is not installed" ;;
+    esac
+done <"$dir/units"
+
 pc=$(find "$dir/root" -name holdfast.pc)
 [ -n "$pc" ] || fail "no holdfast.pc"
 prefix=$(PKG_CONFIG_PATH=$(dirname "$pc") pkg-config --variable=prefix holdfast)

@@ -25,7 +25,7 @@ clang_build() { CC=clang sh tools/build.sh build-clang; }
 symbols() {
     sh tools/check-symbols.sh build/src/libholdfast.so build/src/libholdfast.a
 }
-install() { sh tools/check-install.sh build; }
+install() { sh tools/check-install.sh; }
 cppcheck_run() {
     sources | xargs -r cppcheck --quiet --error-exitcode=1 --inline-suppr -j "$jobs" \
         --std=c11 --enable=warning,performance,portability --template=gcc \

@@ -7,7 +7,8 @@
 # On a system without dpkg it trusts you to have the tools and only says so.
 set -eu
 
-build='gcc libc6-dev make meson ninja-build pkg-config check python3 libssl-dev'
+install='gcc libc6-dev make meson ninja-build pkg-config python3 libssl-dev'
+build="$install check"
 examples='libuv1-dev'
 test='util-linux openssl redis-server libzookeeper-java libslf4j-java default-jre-headless
     iproute2 nftables man-db groff-base zsh'
@@ -21,6 +22,7 @@ lint='g++ clang clang-format clang-tidy cppcheck cmake git'
 wanted=
 for group in "$@"; do
     case $group in
+    install) wanted="$wanted $install" ;;
     build) wanted="$wanted $build" ;;
     examples) wanted="$wanted $examples" ;;
     test) wanted="$wanted $test" ;;
