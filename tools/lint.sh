@@ -25,6 +25,7 @@ clang_build() { CC=clang sh tools/build.sh build-clang; }
 symbols() {
     sh tools/check-symbols.sh build/src/libholdfast.so build/src/libholdfast.a
 }
+man_pages() { sh tools/check-man.sh build; }
 install() { sh tools/check-install.sh; }
 cppcheck_run() {
     sources | xargs -r cppcheck --quiet --error-exitcode=1 --inline-suppr -j "$jobs" \
@@ -52,7 +53,7 @@ check() {
 
 wanted=${*:-all}
 for name in format layers banned text lengths header doc_examples gcc_build clang_build \
-    symbols install cppcheck_run clang_tidy; do
+    symbols man_pages install cppcheck_run clang_tidy; do
     check "$name"
 done
 
