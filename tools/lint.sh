@@ -25,6 +25,7 @@ clang_build() { CC=clang sh tools/build.sh build-clang; }
 symbols() {
     sh tools/check-symbols.sh build/src/libholdfast.so build/src/libholdfast.a
 }
+abi() { sh tools/abi.sh check build; }
 man_pages() { sh tools/check-man.sh build; }
 install() { sh tools/check-install.sh; }
 cppcheck_run() {
@@ -41,8 +42,8 @@ check() {
     [ "$wanted" = all ] || case " $wanted " in *" $1 "*) ;; *) return 0 ;; esac
     begin=$(date +%s)
     if "$1" >"$dir/log" 2>&1; then
-        # The length report is worth reading when it is clean, too.
-        [ "$1" != lengths ] || cat "$dir/log"
+        # These are worth reading when they are clean, too.
+        case $1 in lengths | abi) cat "$dir/log" ;; esac
         echo "lint: $1 clean ($(($(date +%s) - begin)) s)"
     else
         cat "$dir/log"
@@ -53,7 +54,7 @@ check() {
 
 wanted=${*:-all}
 for name in format layers banned text lengths header doc_examples gcc_build clang_build \
-    symbols man_pages install cppcheck_run clang_tidy; do
+    symbols abi man_pages install cppcheck_run clang_tidy; do
     check "$name"
 done
 

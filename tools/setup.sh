@@ -17,7 +17,8 @@ interop='openjdk-17-jdk-headless maven nodejs npm python3-redis libcurator-recip
     python3-kazoo libzookeeper-mt-dev'
 evidence='python3-redis etcd-server etcd-client libcurator-recipes-java openjdk-17-jdk-headless'
 mutants='python3-clang'
-lint='g++ clang clang-format clang-tidy cppcheck cmake git man-db mandoc'
+lint='g++ clang clang-format clang-tidy cppcheck cmake git man-db mandoc
+    abigail-tools'
 
 wanted=
 for group in "$@"; do
