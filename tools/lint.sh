@@ -53,8 +53,14 @@ check() {
 }
 
 wanted=${*:-all}
-for name in format layers banned text lengths header doc_examples gcc_build clang_build \
-    symbols abi man_pages install cppcheck_run clang_tidy; do
+names='format layers banned text lengths header doc_examples gcc_build clang_build
+    symbols abi man_pages install cppcheck_run clang_tidy'
+for name in "$@"; do
+    case " $(echo $names) " in *" $name "*) continue ;; esac
+    echo "lint: no such check: $name; there are: $(echo $names)" >&2
+    exit 2
+done
+for name in $names; do
     check "$name"
 done
 
