@@ -34,7 +34,7 @@ build:
 
 try:
 	$(SETUP) build examples
-	$(BUILD)
+	@TARGETS='examples/try cli/holdfast' sh tools/build.sh build $(MESON_ARGS)
 	@build/examples/try
 
 test:
