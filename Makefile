@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# The front door. Meson does the work, in build/, build-asan/ and build-tsan/.
+# Short names for what Meson does in build/, build-install/, build-asan/ and build-tsan/.
 
 PREFIX ?= /usr/local
 MESON_ARGS ?=
@@ -9,23 +9,23 @@ BUILD := @sh tools/build.sh build $(MESON_ARGS)
 all: build
 
 help:
-	@echo 'make try      build it and see it at work'
+	@echo 'make try      build the library and the command, and run an example'
 	@echo 'make test     every test: plain, under ASan+UBSan, under TSan'
-	@echo 'make          build the library in build/'
+	@echo 'make          build everything in build/'
 	@echo 'make lint     all checks of the sources and documents'
 	@echo 'make format   let clang-format lay the sources out'
 	@echo 'make matrix   the contract suite, one line per store and kind'
-	@echo 'make bench    ours beside the raw limit'
-	@echo 'make bench-peers  ours beside other libraries, on the same server'
-	@echo 'make interop  beside other tools that take the same locks'
+	@echo 'make bench    holdfast beside the raw limit'
+	@echo 'make bench-peers  holdfast beside other libraries, on the same server'
+	@echo 'make interop  holdfast beside other libraries that take the same locks'
 	@echo 'make torture STORE=redis TIME=600  locks under faults, checked; all stores if none is named'
 	@echo 'make storm STORE=redis TIME=600 SEED=1  random calls of the whole API, checked'
-	@echo 'make torture-planted  wrong locks on purpose: each must be found out'
-	@echo 'make torture-peers TIME=60  the same faults for ours and for others'
+	@echo 'make torture-planted  locks that are wrong on purpose: each must be found'
+	@echo 'make torture-peers TIME=60  the same faults for holdfast and for others'
 	@echo 'make mutants SAMPLE=300 ONLY=src/core  small faults set in: which does no test notice?'
 	@echo 'make asan     the tests under ASan+UBSan only'
 	@echo 'make tsan     the tests under TSan only'
-	@echo 'make install  to PREFIX=$(PREFIX); make uninstall'
+	@echo 'make install  the library and the command, to PREFIX=$(PREFIX); make uninstall'
 	@echo 'make clean    remove what was built'
 
 build:

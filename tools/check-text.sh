@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# check-text.sh: what no file of the project may hold: a path of somebody's machine, the
-# host of a package registry, the hash of a commit, trailing blanks, tabs in C. And what
+# check-text.sh: what no file of the project may hold: a path of one machine, the host
+# of a package registry, the hash of a commit, trailing blanks, tabs in C. And what
 # each source must begin with: its licence. Links between the documents must lead somewhere.
 set -eu
 cd "$(dirname "$0")/.."
