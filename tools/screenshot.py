@@ -23,7 +23,7 @@ import sys
 import termios
 import time
 
-ROWS, COLUMNS = 14, 98
+ROWS, COLUMNS = 13, 106
 CHAR, LINE, MARGIN = 8.4, 19, 14
 INSIDE = "hostname db3 && mount -t tmpfs none /srv && mkdir -m 700 /srv/locks"
 
