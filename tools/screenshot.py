@@ -24,7 +24,7 @@ import termios
 import time
 
 ROWS, COLUMNS = 13, 106
-CHAR, LINE, MARGIN = 8.4, 19, 14
+CHAR, LINE, MARGIN = 8.43, 19, 14
 INSIDE = "hostname db3 && mount -t tmpfs none /srv && mkdir -m 700 /srv/locks"
 
 # (arguments of `holdfast run`, name of the command)
