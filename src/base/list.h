@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Circular doubly linked list, embedded in what it links. A zeroed link is in no list;
+/* Circular doubly linked list, embedded in what it links. A zeroed node is in no list;
  * removing it is harmless, and so is removing twice. */
 #ifndef HF_BASE_LIST_H
 #define HF_BASE_LIST_H
@@ -7,68 +7,72 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-struct hf_link {
-    struct hf_link *prev, *next;
+struct hf_list_node {
+    struct hf_list_node *prev, *next;
 };
 
 #define HF_CONTAINER(pointer, type, member)                                            \
     ((type *)(void *)((char *)(pointer)-offsetof(type, member)))
 
 /* clang-format off */
-/* for (HF_EACH(link, &list)): the body must not remove `link`. */
-#define HF_EACH(link, list)                                                            \
-    struct hf_link *link = (list)->next; link != (list); link = link->next
+/* for (HF_EACH(node, &list)): the body must not remove `node`. */
+#define HF_EACH(node, list)                                                            \
+    struct hf_list_node *node = (list)->next; node != (list); node = node->next
 
-/* The same, and the body may remove (or free) `link`, but not the one after it. */
-#define HF_EACH_SAFE(link, list)                                                       \
-    struct hf_link *link = (list)->next, *link##_next = link->next; link != (list);    \
-    link = link##_next, link##_next = link->next
+/* The same, and the body may remove (or free) `node`, but not the one after it. */
+#define HF_EACH_SAFE(node, list)                                                       \
+    struct hf_list_node *node = (list)->next, *node##_next = node->next;               \
+    node != (list);                                                                    \
+    node = node##_next, node##_next = node->next
 /* clang-format on */
 
-static inline void hf__list_init(struct hf_link *list)
+static inline void hf__list_init(struct hf_list_node *list)
 {
     list->prev = list->next = list;
 }
 
-static inline bool hf__list_empty(const struct hf_link *list)
+static inline bool hf__list_empty(const struct hf_list_node *list)
 {
     return list->next == list;
 }
 
-static inline bool hf__linked(const struct hf_link *link)
+static inline bool hf__list_linked(const struct hf_list_node *node)
 {
-    return link->next != NULL;
+    return node->next != NULL;
 }
 
-static inline void hf__list_insert_before(struct hf_link *at, struct hf_link *link)
+static inline void hf__list_insert_before(struct hf_list_node *at,
+                                          struct hf_list_node *node)
 {
-    link->prev = at->prev;
-    link->next = at;
-    at->prev->next = link;
-    at->prev = link;
+    node->prev = at->prev;
+    node->next = at;
+    at->prev->next = node;
+    at->prev = node;
 }
 
-static inline void hf__list_push_back(struct hf_link *list, struct hf_link *link)
+static inline void hf__list_push_back(struct hf_list_node *list,
+                                      struct hf_list_node *node)
 {
-    hf__list_insert_before(list, link);
+    hf__list_insert_before(list, node);
 }
 
-static inline void hf__list_push_front(struct hf_link *list, struct hf_link *link)
+static inline void hf__list_push_front(struct hf_list_node *list,
+                                       struct hf_list_node *node)
 {
-    hf__list_insert_before(list->next, link);
+    hf__list_insert_before(list->next, node);
 }
 
-static inline void hf__list_remove(struct hf_link *link)
+static inline void hf__list_remove(struct hf_list_node *node)
 {
-    if (!link->next)
+    if (!node->next)
         return;
-    link->prev->next = link->next;
-    link->next->prev = link->prev;
-    link->prev = link->next = NULL;
+    node->prev->next = node->next;
+    node->next->prev = node->prev;
+    node->prev = node->next = NULL;
 }
 
 /* First element, or NULL. */
-static inline struct hf_link *hf__list_first(const struct hf_link *list)
+static inline struct hf_list_node *hf__list_first(const struct hf_list_node *list)
 {
     return list->next == list ? NULL : list->next;
 }

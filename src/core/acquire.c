@@ -141,12 +141,12 @@ static void watch_what_is_held(const struct hf_op *op)
 /* The claim is held. True: the op has it, and goes on with the next one. */
 static bool take_claim(struct hf_op *op, struct claim *claim, bool was_woken)
 {
-    if (hf__linked(&op->link) && claim->holders) { /* another caller has it */
+    if (hf__list_linked(&op->link) && claim->holders) { /* another caller has it */
         claim->direct_next |= was_woken;
         return false;
     }
     if (!claim->holders && claim->combine && !hf__claim_fits(claim, op->ttl_ns)) {
-        if (!hf__linked(&op->link)) /* the ops that wait on it ask anew */
+        if (!hf__list_linked(&op->link)) /* the ops that wait on it ask anew */
             hf__list_push_back(&claim->ops, &op->link);
         hf__claim_give_up(claim);
         return false;

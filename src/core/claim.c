@@ -31,7 +31,7 @@ enum { REQUEST_TRIES = 3 };
 
 void hf__claim_mark_ready(struct claim *claim)
 {
-    if (!hf__linked(&claim->ready))
+    if (!hf__list_linked(&claim->ready))
         hf__list_push_back(&claim->client->ready, &claim->ready);
 }
 
@@ -235,7 +235,7 @@ void hf__claim_withdrawn(struct claim *claim)
 static bool may_hand_off(const struct claim *claim)
 {
     const hf_client *client = claim->client;
-    struct hf_link *front = hf__list_first(&claim->ops);
+    struct hf_list_node *front = hf__list_first(&claim->ops);
     if (!front || claim->pinned || claim->state != CLAIM_HELD || !claim->tokens_left ||
         claim->handoffs >= client->handoff || client->closing)
         return false;
@@ -297,7 +297,7 @@ void hf__claim_release(struct claim *claim, struct hf_op *withdraw_op)
 
 void hf__claim_end_checks(struct claim *claim, int rc, const char *reason)
 {
-    for (struct hf_link *link; (link = hf__list_first(&claim->checks));) {
+    for (struct hf_list_node *link; (link = hf__list_first(&claim->checks));) {
         struct hf_op *op = HF_CONTAINER(link, struct hf_op, link);
         if (rc != 0)
             hf__fail(&op->why, rc, "%s", reason);
@@ -324,7 +324,7 @@ void hf__claim_end_requests(struct claim *claim)
 /* The ops that waited for a hand-off need a new ticket. */
 static void move_waiters(struct claim *claim)
 {
-    struct hf_link *front = hf__list_first(&claim->ops);
+    struct hf_list_node *front = hf__list_first(&claim->ops);
     if (!front)
         return;
     if (!claim->combine) { /* granted and lost before its op had a look */

@@ -147,7 +147,7 @@ void hf__claim_free(struct claim *claim)
 
 void hf__claim_free_idle(hf_client *client)
 {
-    for (struct hf_link *link; (link = hf__list_first(&client->idle));)
+    for (struct hf_list_node *link; (link = hf__list_first(&client->idle));)
         claim_destroy(HF_CONTAINER(link, struct claim, all));
     client->idle_count = 0;
 }
@@ -161,7 +161,7 @@ static bool is_idle_for(const struct claim *claim, const char *name, int32_t kin
 /* Most often it is the claim that became idle last: then there is nothing to hash. */
 static struct claim *find_idle(const hf_client *client, const char *name, int32_t kind)
 {
-    struct hf_link *latest = hf__list_first(&client->idle);
+    struct hf_list_node *latest = hf__list_first(&client->idle);
     if (!latest)
         return NULL;
     struct claim *claim = HF_CONTAINER(latest, struct claim, all);

@@ -273,7 +273,7 @@ out:
 
 static void end_ops(hf_client *client)
 {
-    for (struct hf_link *link; (link = hf__list_first(&client->ops));) {
+    for (struct hf_list_node *link; (link = hf__list_first(&client->ops));) {
         struct hf_op *op = HF_CONTAINER(link, struct hf_op, all);
         if ((op->kind == OP_ACQUIRE || op->kind == OP_LATCH) && !op->undoing)
             hf__acquire_undo(op, HF_ECLOSED);
@@ -287,7 +287,7 @@ static void end_ops(hf_client *client)
 
 static void part_from_holds(struct claim *claim)
 {
-    for (struct hf_link *link; (link = hf__list_first(&claim->parts));) {
+    for (struct hf_list_node *link; (link = hf__list_first(&claim->parts));) {
         struct hold_part *part = HF_CONTAINER(link, struct hold_part, link);
         hf__list_remove(link);
         part->claim = NULL;
@@ -364,7 +364,7 @@ static void end_late_claims(hf_client *client)
 
 static void free_claims(hf_client *client)
 {
-    for (struct hf_link *link; (link = hf__list_first(&client->claims));)
+    for (struct hf_list_node *link; (link = hf__list_first(&client->claims));)
         hf__claim_free(HF_CONTAINER(link, struct claim, all));
 }
 

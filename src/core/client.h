@@ -34,9 +34,6 @@
 #define HF_WANTS_MAX 64
 #define HF_RENEW_BATCH 128
 
-/* Kept out of line, so that the short way through a lock has a short stack frame. */
-#define HF_SLOW_WAY __attribute__((noinline, cold))
-
 enum claim_state {
     CLAIM_NEW = 0, /* the store has not been asked */
     CLAIM_ASKED,   /* attempt sent, no answer yet */
@@ -65,13 +62,14 @@ static inline bool hf__same_owner(struct owner a, struct owner b)
 struct claim {
     struct hf_ticket ticket; /* first: the store's pointer is ours */
     struct hf_client *client;
-    struct claim *name_next;   /* chain of the client's table by name */
-    struct hf_link all;        /* client->claims, or client->idle */
-    struct hf_link ready;      /* client->ready */
-    struct hf_link renewal;    /* client->renewals, sorted by renew_at */
-    struct hf_link ops;        /* acquires that wait on it; the first is next in line */
-    struct hf_link parts;      /* holds that have it */
-    struct hf_link checks;     /* verify and extend ops that wait for the next answer */
+    struct claim *name_next;     /* chain of the client's table by name */
+    struct hf_list_node all;     /* client->claims, or client->idle */
+    struct hf_list_node ready;   /* client->ready */
+    struct hf_list_node renewal; /* client->renewals, sorted by renew_at */
+    struct hf_list_node ops;   /* acquires that wait on it; the first is next in line */
+    struct hf_list_node parts; /* holds that have it */
+    struct hf_list_node
+        checks;                /* verify and extend ops that wait for the next answer */
     struct hf_op *withdraw_op; /* told when it is withdrawn */
     struct hf_timer timer;     /* repeat of a request, or the end of the lease */
     uint64_t token;
@@ -115,14 +113,14 @@ struct claim {
 };
 
 struct hold_part {
-    struct hf_link link; /* claim->parts */
-    struct claim *claim; /* NULL: released, or its client is closed */
+    struct hf_list_node link; /* claim->parts */
+    struct claim *claim;      /* NULL: released, or its client is closed */
     struct hf_hold *hold;
     _Atomic uint64_t token; /* of a single want: read without a lock */
 };
 
 struct hold_watch {
-    struct hf_link link; /* client->alerts */
+    struct hf_list_node link; /* client->alerts */
     struct hf_hold *hold;
     hf_watch_cb *callback;
     void *user;
@@ -156,8 +154,8 @@ enum op_kind { OP_ACQUIRE = 1, OP_LATCH, OP_RELEASE, OP_REQUEST, OP_CHECK };
 struct hf_op {
     struct hf_client *client;
     uint64_t client_tag;
-    struct hf_link link; /* claim->ops, claim->checks or client->calls */
-    struct hf_link all;  /* client->ops: not finished */
+    struct hf_list_node link; /* claim->ops, claim->checks or client->calls */
+    struct hf_list_node all;  /* client->ops: not finished */
     struct hf_timer timer;
     int64_t deadline;
     int64_t timeout_ms; /* as the caller gave it; 0: tries once */
@@ -219,22 +217,22 @@ struct hf_client {
     struct hf_loop loop;
     struct claim **names; /* table by name, `names_size` chains */
     uint32_t names_size, names_count;
-    struct hf_link claims;   /* all of them */
-    struct hf_link ready;    /* claims that heard something */
-    struct hf_link renewals; /* held and renewed, earliest first */
+    struct hf_list_node claims;   /* all of them */
+    struct hf_list_node ready;    /* claims that heard something */
+    struct hf_list_node renewals; /* held and renewed, earliest first */
     struct hf_timer renew_timer;
-    struct hf_link ops;  /* that wait */
-    struct hf_link idle; /* claims in CLAIM_IDLE, the latest first */
+    struct hf_list_node ops;  /* that wait */
+    struct hf_list_node idle; /* claims in CLAIM_IDLE, the latest first */
     uint32_t idle_count;
-    struct hf_link calls;  /* ops whose end is to be told */
-    struct hf_link alerts; /* watches with something to tell */
+    struct hf_list_node calls;  /* ops whose end is to be told */
+    struct hf_list_node alerts; /* watches with something to tell */
     struct handle *free_holds;
     uint32_t free_holds_count;
 
     struct hf_random ids; /* Who drives the loop (driver.c). */
     bool driven;
-    struct hf_link sleepers; /* threads that wait while another one drives */
-    uint32_t inside;         /* threads that wait in this client, or dispatch */
+    struct hf_list_node sleepers; /* threads that wait while another one drives */
+    uint32_t inside;              /* threads that wait in this client, or dispatch */
     pthread_cond_t emptied;
     bool thread_running, thread_armed;
 

@@ -28,7 +28,7 @@
 #include <unistd.h>
 
 struct sleeper {
-    struct hf_link link;
+    struct hf_list_node link;
     pthread_cond_t cond;
 };
 
@@ -55,7 +55,7 @@ bool hf__in_callback(const hf_client *client)
 
 static void act(struct claim *claim)
 {
-    struct hf_link *front = hf__list_first(&claim->ops);
+    struct hf_list_node *front = hf__list_first(&claim->ops);
     if (claim->state == CLAIM_WITHDRAWN)
         hf__claim_withdrawn(claim);
     else if (front)
@@ -67,7 +67,7 @@ static void act(struct claim *claim)
 
 void hf__run_ready(hf_client *client)
 {
-    for (struct hf_link *link; (link = hf__list_first(&client->ready));) {
+    for (struct hf_list_node *link; (link = hf__list_first(&client->ready));) {
         hf__list_remove(link);
         act(HF_CONTAINER(link, struct claim, ready));
     }
@@ -94,7 +94,7 @@ static void leave_to_background(hf_client *client)
 static void stop_driving(hf_client *client)
 {
     client->driven = false;
-    struct hf_link *next = hf__list_first(&client->sleepers);
+    struct hf_list_node *next = hf__list_first(&client->sleepers);
     if (next)
         pthread_cond_signal(&HF_CONTAINER(next, struct sleeper, link)->cond);
     else
@@ -241,7 +241,7 @@ static void call_watch(hf_client *client, struct hold_watch *watch)
 void hf__run_calls(hf_client *client)
 {
     for (;;) {
-        struct hf_link *link = hf__list_first(&client->calls);
+        struct hf_list_node *link = hf__list_first(&client->calls);
         if (link) {
             hf__list_remove(link);
             call_op(client, HF_CONTAINER(link, struct hf_op, link));

@@ -278,7 +278,7 @@ void hf__hold_notify(struct hf_hold *hold, enum hf_event event)
         return;
     watch->lost_notified = event == HF_EVENT_LOST;
     watch->pending |= 1u << event;
-    if (!hf__linked(&watch->link))
+    if (!hf__list_linked(&watch->link))
         hf__list_push_back(&hold->client->alerts, &watch->link);
     hf__signal_calls(hold->client);
 }

@@ -115,7 +115,7 @@ static void host_busy(struct hf_host *host, struct hf_ticket *ticket)
 
 static void keep_sentence(struct claim *claim, const hf_error *why)
 {
-    struct hf_link *front = hf__list_first(&claim->ops);
+    struct hf_list_node *front = hf__list_first(&claim->ops);
     if (front)
         HF_CONTAINER(front, struct hf_op, link)->why = *why;
 }

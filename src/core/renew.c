@@ -67,7 +67,7 @@ bool hf__take_piece(struct claim *claim, int64_t given_ns, int64_t wanted_ns)
 
 static void set_alarm(hf_client *client)
 {
-    struct hf_link *first = hf__list_first(&client->renewals);
+    struct hf_list_node *first = hf__list_first(&client->renewals);
     if (!first) {
         hf__loop_stop_timer(&client->loop, &client->renew_timer);
         return;
@@ -80,7 +80,7 @@ static void set_alarm(hf_client *client)
 static void schedule_at(struct claim *claim, int64_t renew_at)
 {
     hf_client *client = claim->client;
-    struct hf_link *at = client->renewals.prev;
+    struct hf_list_node *at = client->renewals.prev;
     claim->renew_at = renew_at;
     while (at != &client->renewals &&
            HF_CONTAINER(at, struct claim, renewal)->renew_at > claim->renew_at)
@@ -93,8 +93,8 @@ static void schedule_at(struct claim *claim, int64_t renew_at)
 /* Before all others, and in one request with those that are due too. */
 static void schedule_next(struct claim *claim, int64_t now)
 {
-    struct hf_link *list = &claim->client->renewals;
-    struct hf_link *first = hf__list_first(list);
+    struct hf_list_node *list = &claim->client->renewals;
+    struct hf_list_node *first = hf__list_first(list);
     claim->renew_at = now;
     if (first && HF_CONTAINER(first, struct claim, renewal)->renew_at < now)
         claim->renew_at = HF_CONTAINER(first, struct claim, renewal)->renew_at;
@@ -110,13 +110,13 @@ void hf__renew_schedule(struct claim *claim)
         hf__claim_timer(claim, claim->valid_until);
         return;
     }
-    if (!hf__linked(&claim->renewal))
+    if (!hf__list_linked(&claim->renewal))
         schedule_at(claim, claim->lease_since + claim->piece_ns / 3);
 }
 
 void hf__renew_stop(struct claim *claim)
 {
-    if (!hf__linked(&claim->renewal))
+    if (!hf__list_linked(&claim->renewal))
         return;
     hf__list_remove(&claim->renewal);
     set_alarm(claim->client);
@@ -180,7 +180,7 @@ void hf__renew_due(void *arg)
     for (;;) {
         size_t count = 0;
         while (count < HF_RENEW_BATCH) {
-            struct hf_link *link = hf__list_first(&client->renewals);
+            struct hf_list_node *link = hf__list_first(&client->renewals);
             struct claim *claim =
                 link ? HF_CONTAINER(link, struct claim, renewal) : NULL;
             if (!claim || claim->renew_at > now + claim->piece_ns / 10)
@@ -228,7 +228,7 @@ void hf__renew_timeout(struct claim *claim)
         hf__claim_timer(claim, claim->valid_until);
         return;
     }
-    if (!hf__linked(&claim->renewal))
+    if (!hf__list_linked(&claim->renewal))
         schedule_next(claim, now);
 }
 

@@ -45,7 +45,7 @@ struct answer {
 };
 
 struct record {
-    struct hf_link link;
+    struct hf_list_node link;
     enum hf_fault_op op;
     enum hf_fault_what what; /* 0: none */
     enum stage stage;
@@ -60,7 +60,7 @@ struct session {
     struct hf_host host; /* what the inner store sees */
     struct hf_host *outer;
     const struct hf_backend *inner;
-    struct hf_link records;
+    struct hf_list_node records;
     struct hf_timer timer;
     int64_t renew_ns; /* before the renewal that the inner store is answering */
     _Alignas(16) unsigned char inner_session[];

@@ -38,7 +38,7 @@ static struct seat *seat_of(const struct hf_ticket *ticket)
     return (struct seat *)(uintptr_t)ticket->store[SEAT];
 }
 
-static struct hf_link *about_list(struct session *me, const void *subject)
+static struct hf_list_node *about_list(struct session *me, const void *subject)
 {
     uint64_t mixed = (uintptr_t)subject * UINT64_C(0x9e3779b97f4a7c15);
     return &me->about[mixed >> (64 - ABOUT_BITS)];
@@ -361,7 +361,7 @@ static void connection_lost(struct session *me)
     me->up = false;
     me->host->ops->set_timer(me->host, &me->reconnect,
                              session_now(me) + dice_between(1, 50) * MS);
-    for (struct hf_link *link; (link = hf__list_first(&me->calls));)
+    for (struct hf_list_node *link; (link = hf__list_first(&me->calls));)
         call_lost(me, HF_CONTAINER(link, struct call, link));
 }
 
@@ -453,7 +453,7 @@ static void lease_close(void *session, bool forked)
 {
     struct session *me = session;
     (void)forked;
-    for (struct hf_link *link; (link = hf__list_first(&me->seats));) {
+    for (struct hf_list_node *link; (link = hf__list_first(&me->seats));) {
         struct hf_ticket *ticket = HF_CONTAINER(link, struct seat, link)->ticket;
         net.left_behind = true; /* nobody will ask whether it got there */
         if (me->up && !(ticket->flags & HF_TICKET_DETACHED)) {
@@ -463,7 +463,7 @@ static void lease_close(void *session, bool forked)
         }
         session_unseat(me, ticket);
     }
-    for (struct hf_link *link; (link = hf__list_first(&me->calls));)
+    for (struct hf_list_node *link; (link = hf__list_first(&me->calls));)
         session_end_call(HF_CONTAINER(link, struct call, link));
     for (struct msg *msg; (msg = me->inbox);) {
         me->inbox = msg->next;

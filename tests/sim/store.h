@@ -9,18 +9,18 @@
 #include "../../src/base/list.h"
 
 struct seat { /* a ticket the server may know of */
-    struct hf_link link;
+    struct hf_list_node link;
     struct hf_ticket *ticket;
 };
 
 struct about { /* that a call is about something */
-    struct hf_link link;
+    struct hf_list_node link;
     void *subject; /* a ticket, or a request; NULL: forgotten */
     struct call *call;
 };
 
 struct call {
-    struct hf_link link;
+    struct hf_list_node link;
     uint64_t number;
     int kind;
     enum hf_renew_mode mode;
@@ -38,10 +38,10 @@ struct session {
     bool up;
     uint64_t last_call;
     struct hf_timer reconnect;
-    struct hf_link seats, calls;
-    struct hf_link about[1 << ABOUT_BITS]; /* by the subject's address */
+    struct hf_list_node seats, calls;
+    struct hf_list_node about[1 << ABOUT_BITS]; /* by the subject's address */
     struct msg *inbox, **inbox_end;
-    struct hf_link evictions; /* requests that are asked again */
+    struct hf_list_node evictions; /* requests that are asked again */
     struct hf_timer evict_timer;
 };
 

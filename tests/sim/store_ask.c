@@ -16,9 +16,9 @@
 enum { SURE = 'y', ANOTHER = 'x', OVERDUE = 'f' };
 
 /* request->store[]: [0], [1] a link of me->evictions, [2] when it was asked first. */
-static struct hf_link *link_of(struct hf_request *request)
+static struct hf_list_node *link_of(struct hf_request *request)
 {
-    return (struct hf_link *)(void *)request->store;
+    return (struct hf_list_node *)(void *)request->store;
 }
 
 static int64_t asked_for(const struct session *me, const struct hf_request *request)
@@ -53,13 +53,13 @@ void ask_send(void *session, struct hf_request *request)
 static void ask_again(void *session)
 {
     struct session *me = session;
-    struct hf_link due;
+    struct hf_list_node due;
     hf__list_init(&due);
-    for (struct hf_link *link; (link = hf__list_first(&me->evictions));) {
+    for (struct hf_list_node *link; (link = hf__list_first(&me->evictions));) {
         hf__list_remove(link);
         hf__list_push_back(&due, link);
     }
-    for (struct hf_link *link; (link = hf__list_first(&due));) {
+    for (struct hf_list_node *link; (link = hf__list_first(&due));) {
         hf__list_remove(link);
         ask_send(me, HF_CONTAINER(link, struct hf_request, store));
     }

@@ -518,10 +518,10 @@ END_TEST
 
 struct node {
     int value;
-    struct hf_link link;
+    struct hf_list_node link;
 };
 
-static int list_sum_in_order(const struct hf_link *list)
+static int list_sum_in_order(const struct hf_list_node *list)
 {
     int digits = 0;
     for (HF_EACH(link, list))
@@ -531,7 +531,7 @@ static int list_sum_in_order(const struct hf_link *list)
 
 START_TEST(list_links_and_unlinks)
 {
-    struct hf_link list;
+    struct hf_list_node list;
     struct node nodes[4] = { { 1, { 0 } }, { 2, { 0 } }, { 3, { 0 } }, { 4, { 0 } } };
 
     hf__list_init(&list);
@@ -546,7 +546,7 @@ START_TEST(list_links_and_unlinks)
 
     hf__list_remove(&nodes[1].link);
     hf__list_remove(&nodes[1].link);
-    ck_assert(!hf__linked(&nodes[1].link));
+    ck_assert(!hf__list_linked(&nodes[1].link));
     ck_assert_int_eq(list_sum_in_order(&list), 134);
     for (HF_EACH_SAFE(link, &list))
         hf__list_remove(link);

@@ -17,7 +17,7 @@
 #define PART 512 /* blocks looked at in one go */
 
 struct sight {
-    struct hf_link link;
+    struct hf_list_node link;
     hf_entry entry;
     char program[sizeof(((struct region_slot *)0)->program)];
     char note[HF_NOTE_MAX + 1];
@@ -27,7 +27,7 @@ struct sight {
 struct sights {
     struct file_queue *me;
     struct hf_request *request;
-    struct hf_link list;
+    struct hf_list_node list;
     int64_t now, coarse_now;
     bool incomplete; /* no memory */
 };
@@ -152,7 +152,7 @@ static bool name_begins(const struct sights *sights, const struct region_block *
 static void sights_tell(struct sights *sights)
 {
     struct hf_host *host = sights->me->host;
-    struct hf_link *link;
+    struct hf_list_node *link;
 
     while ((link = hf__list_first(&sights->list))) {
         struct sight *sight = HF_CONTAINER(link, struct sight, link);

@@ -31,7 +31,7 @@
 
 static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 static pthread_mutex_t open_mutex = PTHREAD_MUTEX_INITIALIZER;
-static struct hf_link open_files = { &open_files, &open_files };
+static struct hf_list_node open_files = { &open_files, &open_files };
 
 static void fork_prepare(void)
 {

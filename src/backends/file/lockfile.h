@@ -21,8 +21,8 @@
 #define HF_LOCKFILE_LOOK_US 50
 
 struct lockfile {
-    struct hf_link link;      /* session: all of them */
-    struct hf_link open;      /* process: all of them, for fork() */
+    struct hf_list_node link; /* session: all of them */
+    struct hf_list_node open; /* process: all of them, for fork() */
     struct lockfile *next;    /* session: idle ones of one bucket */
     struct hf_ticket *ticket; /* whom it serves; NULL: idle */
     int fd;                   /* -1: closed by fork(), in the child */
@@ -44,7 +44,7 @@ struct lockfiles {
     int dir_fd;  /* -1: not open yet */
     mode_t mode; /* of new files */
     size_t idle_count;
-    struct hf_link all;
+    struct hf_list_node all;
     struct lockfile *buckets[HF_LOCKFILE_BUCKETS];
 };
 

@@ -106,7 +106,7 @@ static int queue_open(void *session, struct hf_host *host, const struct hf_url *
 
 static void stakes_free(struct file_queue *me, bool forked)
 {
-    struct hf_link *link;
+    struct hf_list_node *link;
 
     while ((link = hf__list_first(&me->stakes))) {
         struct queue_stake *stake = HF_CONTAINER(link, struct queue_stake, link);

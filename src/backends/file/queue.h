@@ -60,7 +60,7 @@ struct queue_target {
 
 /* A ticket that waits, or whose holder wants to hear of it. */
 struct queue_stake {
-    struct hf_link link;
+    struct hf_list_node link;
     struct file_queue *queue;
     struct hf_ticket *ticket;
     struct hf_timer timer; /* when to look again */
@@ -99,13 +99,13 @@ struct file_queue {
     bool guard_stopped;           /* the last wait was in vain: its owner is stopped */
     struct queue_target *targets; /* room for SLOT_COUNT; made when first needed, */
     struct queue_peer *peers;     /* as are these */
-    struct hf_link stakes;
+    struct hf_list_node stakes;
     struct queue_number *numbers; /* of stakes; from 1 */
     uint32_t number_room;
     uint32_t number_free;
     struct hf_timer retry; /* the guard was busy: look at everything again */
     struct hf_request *put_off, *put_off_last; /* requests that wait for it, too */
-    struct hf_link in_process;                 /* among the sessions of this process */
+    struct hf_list_node in_process;            /* among the sessions of this process */
     struct hf_id removed[RECENT_COUNT];        /* cells we removed: requests done */
     uint32_t removed_next;
     char host_name[256];

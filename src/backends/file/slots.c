@@ -32,7 +32,7 @@
 
 static pthread_once_t sessions_once = PTHREAD_ONCE_INIT;
 static pthread_mutex_t sessions_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct hf_link sessions = { &sessions, &sessions };
+static struct hf_list_node sessions = { &sessions, &sessions };
 
 static void fork_before(void)
 {

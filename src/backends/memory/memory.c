@@ -26,7 +26,7 @@
      HF_CAP_EXPIRING | HF_CAP_LATCH | HF_CAP_CELL | HF_CAP_LEASE | HF_CAP_DETACH |     \
      HF_CAP_INSPECT | HF_CAP_EVICT | HF_CAP_REVOKE | HF_CAP_HANDOFF | HF_CAP_DIAGNOSE)
 
-static struct memory_place *place_at(struct hf_link *link)
+static struct memory_place *place_at(struct hf_list_node *link)
 {
     return HF_CONTAINER(link, struct memory_place, in_session);
 }
@@ -82,7 +82,7 @@ static void place_leave(struct memory_session *me, struct memory_place *place,
 static void memory_close(void *session, bool forked)
 {
     struct memory_session *me = session;
-    struct hf_link *link;
+    struct hf_list_node *link;
 
     if (!me->space)
         return;
@@ -263,7 +263,7 @@ static void memory_interest(void *session, struct hf_ticket *ticket)
     hf__memory_drain(me);
 }
 
-static bool list_forget(struct memory_session *me, struct hf_link *list,
+static bool list_forget(struct memory_session *me, struct hf_list_node *list,
                         const void *ticket)
 {
     for (HF_EACH(link, list)) {

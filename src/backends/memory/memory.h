@@ -49,8 +49,8 @@ struct memory_done {
 
 struct memory_name {
     struct memory_name *next; /* in its bucket, or on the free list */
-    struct hf_link holders;
-    struct hf_link waiters;
+    struct hf_list_node holders;
+    struct hf_list_node waiters;
     struct hf_tally held; /* sum over the holders */
     int64_t next_end_ns;  /* no lease ends before; HF_NEVER: there is none */
     int32_t kind;         /* what it is used as, with which limit */
@@ -67,9 +67,9 @@ struct memory_name {
 struct memory_session;
 
 struct memory_place {
-    struct hf_link in_queue;   /* holders or waiters; or the free list */
-    struct hf_link in_session; /* waiting or others */
-    struct hf_link in_news;
+    struct hf_list_node in_queue;   /* holders or waiters; or the free list */
+    struct hf_list_node in_session; /* waiting or others */
+    struct hf_list_node in_news;
     struct memory_name *name;       /* NULL: in no queue */
     struct memory_session *session; /* NULL: detached, its session is closed */
     struct hf_ticket *ticket;       /* NULL: forgotten */
@@ -92,14 +92,14 @@ struct memory_place {
 };
 
 struct memory_space {
-    struct hf_link link; /* among the spaces of this process */
+    struct hf_list_node link; /* among the spaces of this process */
     unsigned session_count;
     pthread_mutex_t lock;
     struct memory_name **buckets;
     size_t bucket_count; /* a power of two */
     size_t name_count;
     struct memory_name *free_names;
-    struct hf_link free_places;
+    struct hf_list_node free_places;
     struct memory_done done[MEMORY_DONE];
     size_t done_next;
     char label[];
@@ -107,7 +107,7 @@ struct memory_space {
 
 /* One entry of a report, with its texts behind it. */
 struct memory_sight {
-    struct hf_link link;
+    struct hf_list_node link;
     hf_entry entry;
     char text[];
 };
@@ -115,16 +115,16 @@ struct memory_sight {
 struct memory_session {
     struct hf_host *host;
     struct memory_space *space; /* NULL: not open */
-    struct hf_link waiting;
-    struct hf_link others; /* held, and gone but not withdrawn yet */
-    struct hf_link news;
+    struct hf_list_node waiting;
+    struct hf_list_node others; /* held, and gone but not withdrawn yet */
+    struct hf_list_node news;
     int wake_fd; /* -1 until there is something to wait for */
     bool woken;
     bool due; /* news were there when we left the space; our own thread's */
     struct hf_timer timer;
     void *cell_data; /* what a request found, until it is told */
     size_t cell_len;
-    struct hf_link sights;
+    struct hf_list_node sights;
 };
 
 /* ---- memory_space.c -------------------------------------------------------------- */

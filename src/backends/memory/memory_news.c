@@ -22,7 +22,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-static struct memory_place *place_at(struct hf_link *link)
+static struct memory_place *place_at(struct hf_list_node *link)
 {
     return HF_CONTAINER(link, struct memory_place, in_session);
 }
@@ -35,7 +35,7 @@ void hf__memory_post(struct memory_session *me, struct memory_place *place,
     if (!place->ticket)
         return;
     place->news |= news;
-    if (!hf__linked(&place->in_news))
+    if (!hf__list_linked(&place->in_news))
         hf__list_push_back(&to->news, &place->in_news);
     if (to == me || to->woken || to->wake_fd < 0)
         return;
@@ -58,7 +58,7 @@ void hf__memory_drain(struct memory_session *me)
 {
     while (me->due) {
         hf__memory_enter(me);
-        struct hf_link *link = hf__list_first(&me->news);
+        struct hf_list_node *link = hf__list_first(&me->news);
         struct memory_place *place = HF_CONTAINER(link, struct memory_place, in_news);
         struct hf_ticket *ticket = place->ticket;
         struct hf_grant grant = hf__memory_grant(place);

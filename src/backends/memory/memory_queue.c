@@ -20,7 +20,7 @@
 
 #include <string.h>
 
-static struct memory_place *place_at(struct hf_link *link)
+static struct memory_place *place_at(struct hf_list_node *link)
 {
     return HF_CONTAINER(link, struct memory_place, in_queue);
 }
@@ -71,7 +71,7 @@ static void name_expire(struct memory_session *me, struct memory_name *name)
 
 bool hf__memory_settle(struct memory_session *me, struct memory_name *name)
 {
-    struct hf_link *first;
+    struct hf_list_node *first;
     struct memory_place *place = NULL;
 
     name_expire(me, name);
@@ -104,7 +104,7 @@ static void place_free(struct memory_session *me, struct memory_place *place)
 
 static struct memory_place *place_alloc(struct memory_space *space)
 {
-    struct hf_link *link = hf__list_first(&space->free_places);
+    struct hf_list_node *link = hf__list_first(&space->free_places);
 
     if (!link)
         return hf__alloc(sizeof(struct memory_place));

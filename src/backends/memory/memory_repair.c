@@ -16,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static struct memory_place *place_at(struct hf_link *link)
+static struct memory_place *place_at(struct hf_list_node *link)
 {
     return HF_CONTAINER(link, struct memory_place, in_queue);
 }

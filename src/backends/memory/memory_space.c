@@ -25,16 +25,16 @@
 
 static pthread_once_t process_once = PTHREAD_ONCE_INIT;
 static pthread_mutex_t spaces_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct hf_link spaces = { &spaces, &spaces };
+static struct hf_list_node spaces = { &spaces, &spaces };
 static char host_name[MEMORY_HOST];
 static _Atomic uint64_t next_number = 1;
 
-static struct memory_space *space_at(struct hf_link *link)
+static struct memory_space *space_at(struct hf_list_node *link)
 {
     return HF_CONTAINER(link, struct memory_space, link);
 }
 
-static struct memory_place *place_at(struct hf_link *link)
+static struct memory_place *place_at(struct hf_list_node *link)
 {
     return HF_CONTAINER(link, struct memory_place, in_queue);
 }
@@ -78,7 +78,7 @@ const char *hf__memory_host_name(void)
 
 static void space_free(struct memory_space *space)
 {
-    struct hf_link *link;
+    struct hf_list_node *link;
     struct memory_name *name;
 
     for (size_t i = 0; i < space->bucket_count; i++) {

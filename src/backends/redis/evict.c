@@ -26,9 +26,9 @@
 #define ANSWER_PART 10
 
 /* request->store[]: [0], [1] its link in me->evictions, [2] when it was asked first. */
-static struct hf_link *link_of(struct hf_request *request)
+static struct hf_list_node *link_of(struct hf_request *request)
 {
-    return (struct hf_link *)(void *)request->store;
+    return (struct hf_list_node *)(void *)request->store;
 }
 
 /* ---- The evicting client --------------------------------------------------------- */
@@ -36,13 +36,13 @@ static struct hf_link *link_of(struct hf_request *request)
 static void ask_again(void *session)
 {
     struct redis_session *me = session;
-    struct hf_link due;
+    struct hf_list_node due;
     hf__list_init(&due);
-    for (struct hf_link *link; (link = hf__list_first(&me->evictions));) {
+    for (struct hf_list_node *link; (link = hf__list_first(&me->evictions));) {
         hf__list_remove(link);
         hf__list_push_back(&due, link);
     }
-    for (struct hf_link *link; (link = hf__list_first(&due));) {
+    for (struct hf_list_node *link; (link = hf__list_first(&due));) {
         hf__list_remove(link);
         hf__redis_ask(me, HF_CONTAINER(link, struct hf_request, store));
     }

@@ -25,7 +25,7 @@
 enum { DETAIL_PARTS = 5, ROW_PARTS = 10, PIPELINE = 64, NAMES_BYTES_MAX = 256 << 20 };
 
 struct walk {
-    struct hf_link link;
+    struct hf_list_node link;
     struct hf_request *request;
     hf_error why;
     int rc;
@@ -56,7 +56,7 @@ static void walk_free(struct walk *walk)
 
 void hf__redis_inspect_done(struct redis_session *me)
 {
-    for (struct hf_link *link; (link = hf__list_first(&me->walks));)
+    for (struct hf_list_node *link; (link = hf__list_first(&me->walks));)
         walk_free(HF_CONTAINER(link, struct walk, link));
 }
 

@@ -20,7 +20,7 @@
 #define LATER_MAX_MS 1000
 
 struct listener {
-    struct hf_link link;
+    struct hf_list_node link;
     struct hf_ticket *ticket;
     bool confirmed;
     uint32_t len;
@@ -29,8 +29,8 @@ struct listener {
 
 /* ---- Channels of Redisson -------------------------------------------------------- */
 
-static struct hf_link *bucket_of(struct redis_session *me, const char *channel,
-                                 size_t len)
+static struct hf_list_node *bucket_of(struct redis_session *me, const char *channel,
+                                      size_t len)
 {
     return &me->listeners[hf__text_hash(channel, len) % LISTENER_BUCKETS];
 }
@@ -98,7 +98,7 @@ void hf__redis_listen_end(struct redis_session *me, struct hf_ticket *ticket)
 void hf__redis_listen_done(struct redis_session *me)
 {
     for (size_t i = 0; i < LISTENER_BUCKETS; i++)
-        for (struct hf_link *link; (link = hf__list_first(&me->listeners[i]));) {
+        for (struct hf_list_node *link; (link = hf__list_first(&me->listeners[i]));) {
             hf__list_remove(link);
             hf__free(HF_CONTAINER(link, struct listener, link));
         }
@@ -120,7 +120,7 @@ static void latch_opened(struct redis_session *me, struct hf_ticket *ticket)
 static void channel_message(struct redis_session *me, const char *channel,
                             size_t channel_len, const char *payload, size_t len)
 {
-    struct hf_link *bucket = bucket_of(me, channel, channel_len);
+    struct hf_list_node *bucket = bucket_of(me, channel, channel_len);
     for (HF_EACH_SAFE(link, bucket)) {
         struct listener *listener = HF_CONTAINER(link, struct listener, link);
         struct hf_ticket *ticket = listener->ticket;

@@ -22,7 +22,7 @@
 enum job_kind { JOB_ATTEMPT, JOB_WITHDRAW, JOB_RENEW, JOB_CHECK };
 
 struct job {
-    struct hf_link link;
+    struct hf_list_node link;
     enum job_kind kind;
     struct hf_ticket *ticket; /* NULL: forgotten */
     int64_t sent_ns, ttl_ns;
@@ -290,7 +290,7 @@ static void job_own(struct redis_session *me, struct job *job)
 /* Not recursive: when a job ends inside its own start, this loop starts the next. */
 static void jobs_run(struct redis_session *me)
 {
-    struct hf_link *link;
+    struct hf_list_node *link;
     if (me->jobs_busy)
         return;
     me->jobs_busy = true;
@@ -359,6 +359,6 @@ void hf__redis_noscript_forget(struct redis_session *me, const void *ticket)
 
 void hf__redis_noscript_done(struct redis_session *me)
 {
-    for (struct hf_link *link; (link = hf__list_first(&me->jobs));)
+    for (struct hf_list_node *link; (link = hf__list_first(&me->jobs));)
         job_free(HF_CONTAINER(link, struct job, link));
 }

@@ -17,7 +17,7 @@
 enum { KEYS_EACH = 3, ARGS_EACH = 4, BATCH_MAX = 128 };
 
 struct batch {
-    struct hf_link link;
+    struct hf_list_node link;
     enum hf_renew_mode mode;
     uint32_t count;
     struct {
@@ -44,7 +44,7 @@ static void batch_free(struct batch *batch)
 
 void hf__redis_renew_done(struct redis_session *me)
 {
-    for (struct hf_link *link; (link = hf__list_first(&me->batches));)
+    for (struct hf_list_node *link; (link = hf__list_first(&me->batches));)
         batch_free(HF_CONTAINER(link, struct batch, link));
 }
 

@@ -38,11 +38,11 @@ struct redis_session {
     uint32_t number_count, number_room;
     uint32_t number_free; /* the first free number, counted from 1; 0: none */
 
-    struct hf_link listeners[LISTENER_BUCKETS];
-    struct hf_link batches;   /* renewals under way */
-    struct hf_link walks;     /* inspections under way */
-    struct hf_link jobs;      /* of noscript.c; the first one may be running */
-    struct hf_link evictions; /* the holder's client was asked about */
+    struct hf_list_node listeners[LISTENER_BUCKETS];
+    struct hf_list_node batches;   /* renewals under way */
+    struct hf_list_node walks;     /* inspections under way */
+    struct hf_list_node jobs;      /* of noscript.c; the first one may be running */
+    struct hf_list_node evictions; /* the holder's client was asked about */
     struct hf_timer evict_timer;
     bool job_running, jobs_busy;
     struct hf_random random;

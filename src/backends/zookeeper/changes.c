@@ -33,7 +33,7 @@ enum look { LOOK_MARKER = 1, LOOK_NODE, LOOK_FOLDER };
 enum { PARENT_ROUNDS = 50 }; /* the server may remove a container before it is used */
 
 struct pending_change {
-    struct hf_link link;
+    struct hf_list_node link;
     struct change *change; /* NULL: core has forgotten the request */
     struct hf_id id;
     uint64_t result;
@@ -64,7 +64,7 @@ void hf__zk_pending_changes_done(struct zk_session *me)
     struct pending_changes *pending = &me->pending;
     for (size_t i = 0; i < CHANGE_RECORDS; i++)
         hf__free(pending->records[i].marker);
-    for (struct hf_link *link;
+    for (struct hf_list_node *link;
          pending->under_way.next && (link = hf__list_first(&pending->under_way));) {
         hf__list_remove(link);
         hf__free(HF_CONTAINER(link, struct pending_change, link));

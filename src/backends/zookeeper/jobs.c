@@ -53,6 +53,6 @@ void hf__zk_jobs_forget(struct zk_session *me, const void *request)
 
 void hf__zk_jobs_done(struct zk_session *me)
 {
-    for (struct hf_link *link; (link = hf__list_first(&me->jobs));)
+    for (struct hf_list_node *link; (link = hf__list_first(&me->jobs));)
         job_free(me, HF_CONTAINER(link, struct job, link));
 }

@@ -18,7 +18,7 @@
 /* ---- Orphan nodes ---------------------------------------------------------------- */
 
 struct orphan_node {
-    struct hf_link link;
+    struct hf_list_node link;
     bool delete_sent;
     char path[];
 };
@@ -71,7 +71,7 @@ void hf__zk_orphan_nodes_retry(struct zk_session *me)
 
 void hf__zk_orphan_nodes_done(struct zk_session *me)
 {
-    for (struct hf_link *link; (link = hf__list_first(&me->orphans));) {
+    for (struct hf_list_node *link; (link = hf__list_first(&me->orphans));) {
         struct orphan_node *orphan = HF_CONTAINER(link, struct orphan_node, link);
         if (orphan->delete_sent)
             hf__zk_forget(me->zk, orphan);

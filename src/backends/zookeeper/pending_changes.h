@@ -25,7 +25,7 @@ struct change_record {
 };
 
 struct pending_changes {
-    struct hf_link under_way;
+    struct hf_list_node under_way;
     struct change_record records[CHANGE_RECORDS]; /* a ring */
     size_t next;
 };

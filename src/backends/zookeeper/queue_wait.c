@@ -99,7 +99,7 @@ static void qnode_wait(struct zk_session *me, struct queue_node *qnode,
 {
     bool queued_told = qnode->queued_told;
     bool same =
-        hf__linked(&qnode->watcher.link) &&
+        hf__list_linked(&qnode->watcher.link) &&
         strlen(qnode->predecessor) == qnode->folder_len + 1 + predecessor->len &&
         memcmp(qnode->predecessor + qnode->folder_len + 1, predecessor->at,
                predecessor->len) == 0;

@@ -198,7 +198,7 @@ static void single_taken(struct zk_session *me, struct single *single)
     }
     if (!ticket->answered)
         hf__zk_ticket_queued(me, ticket);
-    if (!hf__linked(&single->watcher.link))
+    if (!hf__list_linked(&single->watcher.link))
         look_send(me, single);
 }
 

@@ -234,6 +234,6 @@ void hf__zk_tickets_expired(struct zk_session *me)
 
 void hf__zk_tickets_done(struct zk_session *me)
 {
-    for (struct hf_link *link; (link = hf__list_first(&me->tickets));)
+    for (struct hf_list_node *link; (link = hf__list_first(&me->tickets));)
         hf__zk_ticket_free(me, HF_CONTAINER(link, struct zk_ticket, link));
 }

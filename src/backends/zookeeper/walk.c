@@ -95,7 +95,7 @@ static void synced(void *session, void *subject, uint64_t tag,
 static void walk_free(struct zk_session *me, struct job *job)
 {
     struct walk *walk = HF_CONTAINER(job, struct walk, job);
-    struct hf_link *link;
+    struct hf_list_node *link;
     while ((link = hf__list_first(&walk->todo)))
         step_free(HF_CONTAINER(link, struct step, link));
     while ((link = hf__list_first(&walk->asked))) {
@@ -125,7 +125,7 @@ static void step_send(struct zk_session *me, struct step *step)
  * the call: `under_way` keeps the walk alive meanwhile. */
 void hf__zk_walk_continue(struct zk_session *me, struct walk *walk)
 {
-    struct hf_link *link;
+    struct hf_list_node *link;
     hf_error why;
     walk->under_way++;
     hf__zk_gather(me->zk);

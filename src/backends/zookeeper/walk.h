@@ -21,7 +21,7 @@ enum step_what {
 };
 
 struct step {
-    struct hf_link link;
+    struct hf_list_node link;
     struct walk *walk;
     enum step_what what;
     bool pass_through; /* a folder above the names asked for: not reported */
@@ -49,8 +49,8 @@ struct walk {
     walk_node_read *node_read;
     walk_folder_listed *folder_listed;
     walk_ended *ended;
-    struct hf_link todo;
-    struct hf_link asked;
+    struct hf_list_node todo;
+    struct hf_list_node asked;
     size_t under_way;
     int rc;
     hf_error why;

@@ -18,7 +18,7 @@ void hf__zk_watchers_init(struct zk_session *me)
         hf__list_init(&me->watchers[i]);
 }
 
-static struct hf_link *bucket_of(struct zk_session *me, uint32_t hash)
+static struct hf_list_node *bucket_of(struct zk_session *me, uint32_t hash)
 {
     return &me->watchers[hash % WATCH_BUCKETS];
 }
@@ -30,7 +30,7 @@ void hf__zk_watcher_drop(struct watcher *watcher)
 
 void hf__zk_watcher_end(struct zk_session *me, struct watcher *watcher)
 {
-    if (!hf__linked(&watcher->link))
+    if (!hf__list_linked(&watcher->link))
         return;
     hf__list_remove(&watcher->link);
     if (!me->closing)
@@ -53,7 +53,7 @@ void hf__zk_watchers_event(struct zk_session *me, enum zk_event_type type,
                            const char *path, size_t len)
 {
     uint32_t hash = hf__text_hash(path, len);
-    struct hf_link *bucket = bucket_of(me, hash), matching;
+    struct hf_list_node *bucket = bucket_of(me, hash), matching;
     hf__list_init(&matching);
     for (HF_EACH_SAFE(link, bucket)) {
         struct watcher *watcher = HF_CONTAINER(link, struct watcher, link);
@@ -63,7 +63,7 @@ void hf__zk_watchers_event(struct zk_session *me, enum zk_event_type type,
         hf__list_remove(link);
         hf__list_push_back(&matching, link);
     }
-    for (struct hf_link *link; (link = hf__list_first(&matching));) {
+    for (struct hf_list_node *link; (link = hf__list_first(&matching));) {
         hf__list_remove(link);
         struct watcher *watcher = HF_CONTAINER(link, struct watcher, link);
         watcher->fired(me, watcher, type);
@@ -73,6 +73,6 @@ void hf__zk_watchers_event(struct zk_session *me, enum zk_event_type type,
 void hf__zk_watchers_drop(struct zk_session *me)
 {
     for (size_t i = 0; i < WATCH_BUCKETS; i++)
-        for (struct hf_link *link; (link = hf__list_first(&me->watchers[i]));)
+        for (struct hf_list_node *link; (link = hf__list_first(&me->watchers[i]));)
             hf__list_remove(link);
 }
