@@ -25,6 +25,10 @@ clang_build() { CC=clang sh tools/build.sh build-clang; }
 symbols() {
     sh tools/check-symbols.sh build/src/libholdfast.so build/src/libholdfast.a
 }
+prefix() {
+    sh tools/check-prefix.sh build/src/libhf_inside.a build/src/libhf_shims.a \
+        $(find build/src/holdfast-tls.so.p -name '*.o')
+}
 abi() { sh tools/abi.sh check build; }
 man_pages() { sh tools/check-man.sh build; }
 install() { sh tools/check-install.sh; }
@@ -54,7 +58,7 @@ check() {
 
 wanted=${*:-all}
 names='format layers banned text lengths header doc_examples gcc_build clang_build
-    symbols abi man_pages install cppcheck_run clang_tidy'
+    symbols prefix abi man_pages install cppcheck_run clang_tidy'
 for name in "$@"; do
     case " $(echo $names) " in *" $name "*) continue ;; esac
     echo "lint: no such check: $name; there are: $(echo $names)" >&2
