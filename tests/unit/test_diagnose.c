@@ -81,7 +81,7 @@ static const struct fake_finding *judged(const struct dir_facts *facts, int leve
     const struct fake_finding *bad = NULL;
 
     found.count = 0;
-    hf__facts_judge(facts, note, &found);
+    hf__file_facts_judge(facts, note, &found);
     for (size_t i = 0; i < found.count; i++) {
         if (found.all[i].level == HF_GOOD)
             continue;
@@ -107,7 +107,7 @@ START_TEST(good_directory_is_good)
 {
     struct dir_facts facts = facts_good();
 
-    hf__facts_judge(&facts, note, &found);
+    hf__file_facts_judge(&facts, note, &found);
     ck_assert_uint_ge(found.count, 4);
     ck_assert_int_eq(worst(&found), HF_GOOD);
     for (size_t i = 0; i < found.count; i++)
@@ -131,7 +131,7 @@ START_TEST(file_systems)
     has(judged(&facts, HF_REMARK, "file system")->what, "container");
     facts.fs_type = 0x12345;
     found.count = 0;
-    hf__facts_judge(&facts, note, &found);
+    hf__file_facts_judge(&facts, note, &found);
     has(found.all[0].what, "0x12345");
     ck_assert_int_eq(worst(&found), HF_GOOD);
 }
@@ -145,7 +145,7 @@ START_TEST(modes_and_owner)
     has(judged(&facts, HF_TRAP, "permissions")->fix, "chmod +t '/srv/locks'");
     facts.dir_mode = S_IFDIR | 01777;
     found.count = 0;
-    hf__facts_judge(&facts, note, &found);
+    hf__file_facts_judge(&facts, note, &found);
     ck_assert_int_eq(worst(&found), HF_GOOD); /* nobody can take ours away */
     facts.flock = true;
     has(judged(&facts, HF_REMARK, "permissions")->what, "everybody may make files");
@@ -155,7 +155,7 @@ START_TEST(modes_and_owner)
     has(judged(&facts, HF_REMARK, "permissions")->fix, "chmod g-w");
     facts.dir_mode = S_IFDIR | 01770;
     found.count = 0;
-    hf__facts_judge(&facts, note, &found);
+    hf__file_facts_judge(&facts, note, &found);
     ck_assert_int_eq(worst(&found), HF_GOOD);
 
     facts = facts_good();
@@ -165,11 +165,11 @@ START_TEST(modes_and_owner)
     facts = facts_good();
     facts.dir_owner = 1001;
     found.count = 0;
-    hf__facts_judge(&facts, note, &found);
+    hf__file_facts_judge(&facts, note, &found);
     ck_assert_int_eq(worst(&found), HF_TRAP);
     facts.dir_owner = 0;
     found.count = 0;
-    hf__facts_judge(&facts, note, &found);
+    hf__file_facts_judge(&facts, note, &found);
     ck_assert_int_eq(worst(&found), HF_GOOD);
 }
 END_TEST
@@ -225,7 +225,7 @@ START_TEST(cleaners_of_temporary_files)
     struct dir_facts facts = facts_good();
 
     facts.shielded = false;
-    hf__facts_judge(&facts, note, &found);
+    hf__file_facts_judge(&facts, note, &found);
     ck_assert_int_eq(worst(&found), HF_GOOD);
     snprintf(facts.path, sizeof(facts.path), "/tmp/locks");
     has(judged(&facts, HF_REMARK, "cleaners")->fix, "x /tmp/locks");
@@ -233,7 +233,7 @@ START_TEST(cleaners_of_temporary_files)
     judged(&facts, HF_REMARK, "cleaners");
     facts.shielded = true;
     found.count = 0;
-    hf__facts_judge(&facts, note, &found);
+    hf__file_facts_judge(&facts, note, &found);
     ck_assert_int_eq(worst(&found), HF_GOOD);
 }
 END_TEST

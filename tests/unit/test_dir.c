@@ -39,7 +39,7 @@ static void end(void)
 static int opened(const char *at, hf_error *why)
 {
     unsigned before = fds_open();
-    int rc = hf__dir_open(at, &fd, why);
+    int rc = hf__file_dir_open(at, &fd, why);
     ck_assert_uint_eq(fds_open(), before + (rc == 0));
     if (rc == 0)
         close(fd);
@@ -108,7 +108,7 @@ END_TEST
 static int file_opened(mode_t mode, struct stat *st, hf_error *why)
 {
     unsigned before = fds_open();
-    int rc = hf__dir_open_file(top, "it", O_RDWR, mode, &fd, st, why);
+    int rc = hf__file_dir_open_file(top, "it", O_RDWR, mode, &fd, st, why);
     ck_assert_uint_eq(fds_open(), before + (rc == 0));
     if (rc == 0)
         close(fd);
@@ -155,7 +155,8 @@ START_TEST(files_that_cannot_be_made)
     struct stat st;
     hf_error why = { 0 };
     int proc = open("/proc/self", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    ck_assert_int_lt(hf__dir_open_file(proc, "it", O_RDWR, 0600, &fd, &st, &why), 0);
+    ck_assert_int_lt(hf__file_dir_open_file(proc, "it", O_RDWR, 0600, &fd, &st, &why),
+                     0);
     ck_assert_ptr_nonnull(strstr(why.text, "cannot be opened"));
     ck_assert_int_ne(why.sys, 0);
     close(proc);
@@ -167,12 +168,12 @@ START_TEST(codes)
     static const int refusals[] = { EACCES,  EPERM,  EROFS, ELOOP,
                                     ENOTDIR, EISDIR, ENXIO, ENAMETOOLONG };
     for (size_t i = 0; i < sizeof refusals / sizeof refusals[0]; i++)
-        ck_assert_int_eq(hf__dir_code(refusals[i]), HF_EREFUSED);
-    ck_assert_int_eq(hf__dir_code(ENOMEM), HF_ENOMEM);
-    ck_assert_int_eq(hf__dir_code(ENOSPC), HF_EFULL);
-    ck_assert_int_eq(hf__dir_code(EDQUOT), HF_EFULL);
-    ck_assert_int_eq(hf__dir_code(EIO), HF_ESYSTEM);
-    ck_assert_int_eq(hf__dir_code(EMFILE), HF_ESYSTEM);
+        ck_assert_int_eq(hf__file_dir_code(refusals[i]), HF_EREFUSED);
+    ck_assert_int_eq(hf__file_dir_code(ENOMEM), HF_ENOMEM);
+    ck_assert_int_eq(hf__file_dir_code(ENOSPC), HF_EFULL);
+    ck_assert_int_eq(hf__file_dir_code(EDQUOT), HF_EFULL);
+    ck_assert_int_eq(hf__file_dir_code(EIO), HF_ESYSTEM);
+    ck_assert_int_eq(hf__file_dir_code(EMFILE), HF_ESYSTEM);
 }
 END_TEST
 
@@ -206,9 +207,9 @@ START_TEST(dir_network_fs)
     };
 
     for (size_t i = 0; i < sizeof local / sizeof local[0]; i++)
-        ck_assert_ptr_null(hf__dir_network_fs(local[i]));
+        ck_assert_ptr_null(hf__file_dir_network_fs(local[i]));
     for (size_t i = 0; i < sizeof network / sizeof network[0]; i++)
-        ck_assert_str_eq(hf__dir_network_fs(network[i].type), network[i].name);
+        ck_assert_str_eq(hf__file_dir_network_fs(network[i].type), network[i].name);
 }
 END_TEST
 
@@ -222,21 +223,21 @@ START_TEST(dir_mode)
     mode_t mode = 0;
     hf_error why;
 
-    ck_assert_int_eq(hf__dir_mode(&parsed, &mode, NULL), 0);
+    ck_assert_int_eq(hf__file_dir_mode(&parsed, &mode, NULL), 0);
     ck_assert_uint_eq(mode, 0600);
     parsed.option_count = 1;
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         option.value = wrong[i];
-        ck_assert_int_eq(hf__dir_mode(&parsed, &mode, &why), HF_EURL);
+        ck_assert_int_eq(hf__file_dir_mode(&parsed, &mode, &why), HF_EURL);
     }
     option.value = "666";
-    ck_assert_int_eq(hf__dir_mode(&parsed, &mode, NULL), 0);
+    ck_assert_int_eq(hf__file_dir_mode(&parsed, &mode, NULL), 0);
     ck_assert_uint_eq(mode, 0666);
     option.value = "0640";
-    ck_assert_int_eq(hf__dir_mode(&parsed, &mode, NULL), 0);
+    ck_assert_int_eq(hf__file_dir_mode(&parsed, &mode, NULL), 0);
     ck_assert_uint_eq(mode, 0640);
     option.value = "600";
-    ck_assert_int_eq(hf__dir_mode(&parsed, &mode, NULL), 0);
+    ck_assert_int_eq(hf__file_dir_mode(&parsed, &mode, NULL), 0);
     ck_assert_uint_eq(mode, 0600);
 }
 END_TEST

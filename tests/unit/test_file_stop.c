@@ -209,14 +209,15 @@ END_TEST
 
 START_TEST(a_stopped_process_is_told_from_others)
 {
-    ck_assert_str_eq(hf__stopped_by_stat("12 (x) T 1 12"), "stopped");
-    ck_assert_str_eq(hf__stopped_by_stat("12 (a) S) t 1 12"), "held by a debugger");
-    ck_assert_ptr_null(hf__stopped_by_stat("12 (a) T) S 1 12"));
-    ck_assert_ptr_null(hf__stopped_by_stat("12 (x) R 1"));
-    ck_assert_ptr_null(hf__stopped_by_stat("12 (x)"));
-    ck_assert_ptr_null(hf__stopped_by_stat(""));
-    ck_assert_ptr_null(hf__stopped(getpid()));
-    ck_assert_ptr_null(hf__stopped(0x3fffffff));
+    ck_assert_str_eq(hf__file_stopped_by_stat("12 (x) T 1 12"), "stopped");
+    ck_assert_str_eq(hf__file_stopped_by_stat("12 (a) S) t 1 12"),
+                     "held by a debugger");
+    ck_assert_ptr_null(hf__file_stopped_by_stat("12 (a) T) S 1 12"));
+    ck_assert_ptr_null(hf__file_stopped_by_stat("12 (x) R 1"));
+    ck_assert_ptr_null(hf__file_stopped_by_stat("12 (x)"));
+    ck_assert_ptr_null(hf__file_stopped_by_stat(""));
+    ck_assert_ptr_null(hf__file_stopped(getpid()));
+    ck_assert_ptr_null(hf__file_stopped(0x3fffffff));
 }
 END_TEST
 
@@ -254,7 +255,7 @@ static bool frozen_in(const char *root, const char *file, const char *freeze,
                  group_write(group, file, freeze);
         for (int ms = 0; frozen && !word && ms < FREEZE_MS; ms++) {
             poll(NULL, 0, 1);
-            word = hf__stopped(pid);
+            word = hf__file_stopped(pid);
         }
         group_write(group, file, thaw);
     }

@@ -514,13 +514,13 @@ START_TEST(tokens_rule)
     _Atomic uint64_t last = 100;
 
     tokens.last = &last;
-    ck_assert_uint_eq(hf__tokens_draw(&tokens, 1, 50), 101);
-    ck_assert_uint_eq(hf__tokens_draw(&tokens, 10, 0), 102);
-    ck_assert_uint_eq(hf__tokens_draw(&tokens, 1, -5), 112);
-    ck_assert_uint_eq(hf__tokens_draw(&tokens, 1, 1000), 1000);
-    ck_assert_uint_eq(hf__tokens_draw(&tokens, 1, 1000), 1001);
+    ck_assert_uint_eq(hf__file_tokens_draw(&tokens, 1, 50), 101);
+    ck_assert_uint_eq(hf__file_tokens_draw(&tokens, 10, 0), 102);
+    ck_assert_uint_eq(hf__file_tokens_draw(&tokens, 1, -5), 112);
+    ck_assert_uint_eq(hf__file_tokens_draw(&tokens, 1, 1000), 1000);
+    ck_assert_uint_eq(hf__file_tokens_draw(&tokens, 1, 1000), 1001);
     last = UINT64_MAX;
-    ck_assert_uint_eq(hf__tokens_draw(&tokens, 1, 1000), 0);
+    ck_assert_uint_eq(hf__file_tokens_draw(&tokens, 1, 1000), 0);
 }
 END_TEST
 

@@ -75,7 +75,7 @@ START_TEST(fifos_of_ours_go)
         ck_assert_int_eq(mkfifoat(home, others[i], 0600), 0);
     put("w9.9", "", 0); /* is none */
     ck_assert_int_eq(symlinkat("w7", home, "w8.8"), 0);
-    ck_assert(!hf__home_clean(home));
+    ck_assert(!hf__file_home_clean(home));
     for (size_t i = 0; i < sizeof ours / sizeof ours[0]; i++)
         ck_assert_msg(!is_there(ours[i]), "%s", ours[i]);
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
@@ -111,7 +111,7 @@ START_TEST(half_written_cells_go)
     put("tmp.", "", 0);
     put("tmp.1x", "", 0);
     put("atmp.1", "", 0);
-    ck_assert(!hf__home_clean(home));
+    ck_assert(!hf__file_home_clean(home));
     for (size_t i = 0; i < sizeof gone / sizeof gone[0]; i++)
         ck_assert_msg(!is_there(gone[i]), "%s", gone[i]);
     for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++)
@@ -126,18 +126,18 @@ START_TEST(cells_are_seen)
     put("state", "x", 1);
     put("cell", "", 0);
     put("xcell.1", "", 0);
-    ck_assert(!hf__home_clean(home));
+    ck_assert(!hf__file_home_clean(home));
     put("cell.1", "", 0);
-    ck_assert(hf__home_clean(home));
+    ck_assert(hf__file_home_clean(home));
     put("zzz", "", 0); /* whatever comes behind it */
     ck_assert_int_eq(mkfifoat(home, "w1.1", 0600), 0);
-    ck_assert(hf__home_clean(home));
+    ck_assert(hf__file_home_clean(home));
     ck_assert(is_there("cell.1") && is_there("state"));
     unsigned before = fds_open();
-    hf__home_clean(home);
-    hf__home_drop_tmp(home, "state");
+    hf__file_home_clean(home);
+    hf__file_home_drop_tmp(home, "state");
     ck_assert_uint_eq(fds_open(), before);
-    ck_assert(hf__home_clean(-1)); /* it cannot be known */
+    ck_assert(hf__file_home_clean(-1)); /* it cannot be known */
     end();
 }
 END_TEST
@@ -145,9 +145,9 @@ END_TEST
 START_TEST(names_that_are_made)
 {
     char name[32];
-    hf__home_fifo(name, 4095, 4294967295U);
+    hf__file_home_fifo(name, 4095, 4294967295U);
     ck_assert_str_eq(name, "w4095.4294967295");
-    hf__home_tmp(name, 12);
+    hf__file_home_tmp(name, 12);
     ck_assert_str_eq(name, "tmp.12");
 }
 END_TEST
@@ -158,7 +158,7 @@ static int opened(mode_t mode, bool *ret_made, hf_error *why)
 {
     int fd = -1;
     unsigned before = fds_open();
-    int rc = hf__home_open(top, mode, &fd, ret_made, why);
+    int rc = hf__file_home_open(top, mode, &fd, ret_made, why);
     ck_assert_int_eq(fd >= 0, rc == 0);
     ck_assert_uint_eq(fds_open(), before + (rc == 0));
     if (rc == 0)
@@ -317,12 +317,12 @@ START_TEST(removed)
 {
     begin_home(0700);
     put("state", "", 0);
-    hf__home_remove(top);
-    ck_assert(is_there("state") && !hf__home_gone(home)); /* in use */
+    hf__file_home_remove(top);
+    ck_assert(is_there("state") && !hf__file_home_gone(home)); /* in use */
     ck_assert_int_eq(unlinkat(home, "state", 0), 0);
-    hf__home_remove(top);
-    ck_assert(hf__home_gone(home));
-    ck_assert(!hf__home_gone(-1));
+    hf__file_home_remove(top);
+    ck_assert(hf__file_home_gone(home));
+    ck_assert(!hf__file_home_gone(-1));
     end();
 }
 END_TEST

@@ -38,8 +38,8 @@ static void begin(void)
 /* Nothing of it is open any more. */
 static void end(void)
 {
-    hf__tokens_done(&one);
-    hf__tokens_done(&two);
+    hf__file_tokens_done(&one);
+    hf__file_tokens_done(&two);
     ck_assert_uint_eq(fds_open(), before);
     unlink(path);
     ck_assert_int_eq(rmdir(scratch), 0);
@@ -63,21 +63,21 @@ START_TEST(numbers_grow_over_all)
     struct stat st;
     begin();
     umask(0077);
-    ck_assert_int_eq(hf__tokens_open(&one, top, 0640, NULL), 0);
-    ck_assert_int_eq(hf__tokens_open(&two, top, 0640, NULL), 0);
+    ck_assert_int_eq(hf__file_tokens_open(&one, top, 0640, NULL), 0);
+    ck_assert_int_eq(hf__file_tokens_open(&two, top, 0640, NULL), 0);
     ck_assert(one.page && two.page && one.last != two.last);
     ck_assert_int_eq(stat(path, &st), 0);
     ck_assert_uint_eq(st.st_mode & 07777, 0640);
     ck_assert_int_eq(st.st_size, PAGE);
-    ck_assert_uint_eq(hf__tokens_draw(&one, 1, 100), 100);
-    ck_assert_uint_eq(hf__tokens_draw(&two, 5, 100), 101);
-    ck_assert_uint_eq(hf__tokens_draw(&one, 1, 103), 106);
-    ck_assert_uint_eq(hf__tokens_draw(&one, 1, 0), 107);
-    ck_assert_uint_eq(hf__tokens_draw(&one, 1, -5), 108);
-    ck_assert_uint_eq(hf__tokens_draw(&two, 1, 1000), 1000);
-    hf__tokens_done(&one);
-    ck_assert_int_eq(hf__tokens_open(&one, top, 0640, NULL), 0);
-    ck_assert_uint_eq(hf__tokens_draw(&one, 1, 0), 1001); /* the file remembers */
+    ck_assert_uint_eq(hf__file_tokens_draw(&one, 1, 100), 100);
+    ck_assert_uint_eq(hf__file_tokens_draw(&two, 5, 100), 101);
+    ck_assert_uint_eq(hf__file_tokens_draw(&one, 1, 103), 106);
+    ck_assert_uint_eq(hf__file_tokens_draw(&one, 1, 0), 107);
+    ck_assert_uint_eq(hf__file_tokens_draw(&one, 1, -5), 108);
+    ck_assert_uint_eq(hf__file_tokens_draw(&two, 1, 1000), 1000);
+    hf__file_tokens_done(&one);
+    ck_assert_int_eq(hf__file_tokens_open(&one, top, 0640, NULL), 0);
+    ck_assert_uint_eq(hf__file_tokens_draw(&one, 1, 0), 1001); /* the file remembers */
     end();
 }
 END_TEST
@@ -85,10 +85,10 @@ END_TEST
 START_TEST(numbers_have_an_end)
 {
     begin();
-    ck_assert_int_eq(hf__tokens_open(&one, top, 0600, NULL), 0);
+    ck_assert_int_eq(hf__file_tokens_open(&one, top, 0600, NULL), 0);
     damage(8, HF_TOKENS_END - 2);
-    ck_assert_uint_eq(hf__tokens_draw(&one, 1, 0), HF_TOKENS_END - 1);
-    ck_assert_uint_eq(hf__tokens_draw(&one, 1, 0), 0);
+    ck_assert_uint_eq(hf__file_tokens_draw(&one, 1, 0), HF_TOKENS_END - 1);
+    ck_assert_uint_eq(hf__file_tokens_draw(&one, 1, 0), 0);
     end();
 }
 END_TEST
@@ -96,22 +96,22 @@ END_TEST
 static void refused(int code, const char *words)
 {
     hf_error why = { 0 };
-    ck_assert_int_eq(hf__tokens_open(&one, top, 0600, &why), code);
+    ck_assert_int_eq(hf__file_tokens_open(&one, top, 0600, &why), code);
     ck_assert_msg(strstr(why.text, words), "%s", why.text);
-    hf__tokens_done(&one);
+    hf__file_tokens_done(&one);
     ck_assert_uint_eq(fds_open(), before);
 }
 
 START_TEST(what_is_damaged)
 {
     begin();
-    ck_assert_int_eq(hf__tokens_open(&one, top, 0600, NULL), 0);
-    hf__tokens_done(&one);
+    ck_assert_int_eq(hf__file_tokens_open(&one, top, 0600, NULL), 0);
+    hf__file_tokens_done(&one);
     damage(8, HF_TOKENS_END);
     refused(HF_ECORRUPT, "damaged");
     damage(8, HF_TOKENS_END - 1);
-    ck_assert_int_eq(hf__tokens_open(&one, top, 0600, NULL), 0);
-    hf__tokens_done(&one);
+    ck_assert_int_eq(hf__file_tokens_open(&one, top, 0600, NULL), 0);
+    hf__file_tokens_done(&one);
     damage(0, 7);
     refused(HF_ECORRUPT, "damaged");
     ck_assert_int_eq(truncate(path, PAGE - 1), 0);
@@ -129,9 +129,9 @@ START_TEST(what_is_empty)
 {
     begin();
     ck_assert_int_eq(mknod(path, S_IFREG | 0600, 0), 0);
-    ck_assert_int_eq(hf__tokens_open(&one, top, 0600, NULL), 0);
+    ck_assert_int_eq(hf__file_tokens_open(&one, top, 0600, NULL), 0);
     ck_assert_ptr_nonnull(one.page);
-    ck_assert_uint_eq(hf__tokens_draw(&one, 1, 5), 5);
+    ck_assert_uint_eq(hf__file_tokens_draw(&one, 1, 5), 5);
     end();
 }
 END_TEST
@@ -148,7 +148,7 @@ START_TEST(no_room)
     refused(HF_EFULL, "cannot be made");
     none.rlim_cur = PAGE;
     ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &none), 0);
-    ck_assert_int_eq(hf__tokens_open(&one, top, 0600, NULL), 0);
+    ck_assert_int_eq(hf__file_tokens_open(&one, top, 0600, NULL), 0);
     ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &old), 0);
     end();
 }
@@ -163,16 +163,17 @@ START_TEST(what_belongs_to_others)
     begin();
     ck_assert_int_eq(mknod(path, S_IFREG | 0666, 0), 0);
     ck_assert_int_eq(chown(path, SOMEBODY, (gid_t)-1), 0);
-    ck_assert_int_eq(hf__tokens_open(&one, top, 0600, NULL), 0);
+    ck_assert_int_eq(hf__file_tokens_open(&one, top, 0600, NULL), 0);
     ck_assert_ptr_nonnull(one.page);
-    hf__tokens_done(&one);
+    hf__file_tokens_done(&one);
     ck_assert_int_eq(fchmod(top, 01777), 0);
-    ck_assert_int_eq(hf__tokens_open(&one, top, 0600, NULL), 0);
+    ck_assert_int_eq(hf__file_tokens_open(&one, top, 0600, NULL), 0);
     ck_assert_ptr_null(one.page);
     ck_assert_uint_eq(fds_open(), before);
-    ck_assert_int_eq(hf__tokens_open(&two, top, 0600, NULL), 0);
-    ck_assert_uint_eq(hf__tokens_draw(&one, 1, 10), 10);
-    ck_assert_uint_eq(hf__tokens_draw(&two, 1, 10), 11); /* for all of its sessions */
+    ck_assert_int_eq(hf__file_tokens_open(&two, top, 0600, NULL), 0);
+    ck_assert_uint_eq(hf__file_tokens_draw(&one, 1, 10), 10);
+    ck_assert_uint_eq(hf__file_tokens_draw(&two, 1, 10),
+                      11); /* for all of its sessions */
     end();
 }
 END_TEST
@@ -182,19 +183,19 @@ END_TEST
 START_TEST(removed_by_who_only_looked)
 {
     begin();
-    ck_assert_int_eq(hf__tokens_open(&one, top, 0600, NULL), 0);
-    ck_assert_int_eq(hf__tokens_open(&two, top, 0600, NULL), 0);
-    hf__tokens_efface(&one, top); /* another one has it open */
+    ck_assert_int_eq(hf__file_tokens_open(&one, top, 0600, NULL), 0);
+    ck_assert_int_eq(hf__file_tokens_open(&two, top, 0600, NULL), 0);
+    hf__file_tokens_efface(&one, top); /* another one has it open */
     ck_assert(is_there());
-    hf__tokens_done(&two);
-    hf__tokens_efface(&one, top);
+    hf__file_tokens_done(&two);
+    hf__file_tokens_efface(&one, top);
     ck_assert(!is_there());
-    hf__tokens_done(&one);
-    ck_assert_int_eq(hf__tokens_open(&one, top, 0600, NULL), 0);
-    ck_assert_uint_gt(hf__tokens_draw(&one, 1, 0), 0);
-    hf__tokens_efface(&one, top); /* a number was drawn */
+    hf__file_tokens_done(&one);
+    ck_assert_int_eq(hf__file_tokens_open(&one, top, 0600, NULL), 0);
+    ck_assert_uint_gt(hf__file_tokens_draw(&one, 1, 0), 0);
+    hf__file_tokens_efface(&one, top); /* a number was drawn */
     ck_assert(is_there());
-    hf__tokens_efface(&two, top); /* which is closed */
+    hf__file_tokens_efface(&two, top); /* which is closed */
     end();
 }
 END_TEST
@@ -204,11 +205,11 @@ START_TEST(not_what_came_in_its_place)
 {
     char other[128];
     begin();
-    ck_assert_int_eq(hf__tokens_open(&one, top, 0600, NULL), 0);
+    ck_assert_int_eq(hf__file_tokens_open(&one, top, 0600, NULL), 0);
     snprintf(other, sizeof other, "%s/other", scratch);
     ck_assert_int_eq(mknod(other, S_IFREG | 0600, 0), 0);
     ck_assert_int_eq(rename(other, path), 0);
-    hf__tokens_efface(&one, top);
+    hf__file_tokens_efface(&one, top);
     ck_assert(is_there());
     end();
 }

@@ -66,7 +66,7 @@ static void cell_file(const char *name, size_t len, char file[CELL_FILE])
     hf__name_to_file(name, len, file + sizeof(HF_HOME_CELL) - 1, HF_FILE_NAME_SIZE);
 }
 
-bool hf__cell_exists(const struct file_queue *me, const char *name, uint32_t len)
+bool hf__file_cell_exists(const struct file_queue *me, const char *name, uint32_t len)
 {
     char file[CELL_FILE];
 
@@ -114,7 +114,7 @@ static int cell_read(struct file_queue *me, const char *file, struct cell *cell,
     if (fd < 0 && errno == ENOENT)
         return 0;
     if (fd < 0)
-        return hf__fail_sys(why, hf__dir_code(errno), errno, "'%.60s'", file);
+        return hf__fail_sys(why, hf__file_dir_code(errno), errno, "'%.60s'", file);
     size = read_all(fd, cell, sizeof(*cell));
     close(fd);
     if (size < 0)
@@ -141,7 +141,8 @@ static int cell_load(struct file_queue *me, const struct hf_request *request,
     return 0;
 }
 
-int hf__queue_cell_get(struct file_queue *me, struct hf_request *request, hf_error *why)
+int hf__file_queue_cell_get(struct file_queue *me, struct hf_request *request,
+                            hf_error *why)
 {
     struct cell *cell = hf__alloc(sizeof(*cell));
     int rc;
@@ -190,7 +191,7 @@ static int tmp_write(struct file_queue *me, const char *tmp, const struct cell *
 
     if (!size_allowed(size))
         return hf__fail_sys(why, HF_EFULL, sys, "the cell cannot be written");
-    hf__home_drop_tmp(me->dir_fd, tmp); /* of one who died in that slot */
+    hf__file_home_drop_tmp(me->dir_fd, tmp); /* of one who died in that slot */
     fd = openat(me->dir_fd, tmp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
                 me->mode);
     if (fd >= 0 && fchmod(fd, me->mode) == 0 && write_all(fd, cell, size) == 0 &&
@@ -203,7 +204,7 @@ static int tmp_write(struct file_queue *me, const char *tmp, const struct cell *
         close(fd);
         unlinkat(me->dir_fd, tmp, 0);
     }
-    return hf__fail_sys(why, hf__dir_code(sys), sys, "the cell cannot be written");
+    return hf__fail_sys(why, hf__file_dir_code(sys), sys, "the cell cannot be written");
 }
 
 static void cell_fill(struct file_queue *me, struct cell *cell,
@@ -211,7 +212,7 @@ static void cell_fill(struct file_queue *me, struct cell *cell,
 {
     cell->head = (struct cell_head){
         .magic = CELL_MAGIC,
-        .version = hf__region_draw(&me->region, 1),
+        .version = hf__file_region_draw(&me->region, 1),
         .id = request->id,
         .name_len = request->name_len,
         .data_len = (uint32_t)request->data_len,
@@ -271,7 +272,7 @@ static int file_stamp(struct file_queue *me, const char *tmp, struct cell_head *
 {
     int fd = openat(me->dir_fd, tmp, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
 
-    head->version = hf__region_draw(&me->region, 1);
+    head->version = hf__file_region_draw(&me->region, 1);
     if (fd >= 0 && pwrite(fd, head, sizeof(*head), 0) == (ssize_t)sizeof(*head))
         return fd;
     if (fd >= 0)
@@ -289,8 +290,8 @@ static int cell_replace(struct file_queue *me, struct hf_request *request,
     int rc;
 
     me->region.head->cells = 1;
-    rc = hf__table_get(me, request->name, request->name_len, request->name_hash,
-                       HF_CELL, 1, &record, why);
+    rc = hf__file_table_get(me, request->name, request->name_len, request->name_hash,
+                            HF_CELL, 1, &record, why);
     if (rc == 0)
         rc = version_check(me, request, found, why);
     if (rc != 1)
@@ -299,7 +300,8 @@ static int cell_replace(struct file_queue *me, struct hf_request *request,
         *ret_fd = file_stamp(me, tmp, head);
     if ((request->data && request->number == 0 && *ret_fd < 0) ||
         file_replace(me, request, tmp) != 0)
-        return hf__fail_sys(why, hf__dir_code(errno), errno, "the cell cannot be set");
+        return hf__fail_sys(why, hf__file_dir_code(errno), errno,
+                            "the cell cannot be set");
     guard_step();
     record->record.left = request->data != NULL;
     return 1;
@@ -315,7 +317,7 @@ static int cell_store(struct file_queue *me, struct hf_request *request,
 
     if (rc != 1)
         return rc;
-    hf__home_tmp(tmp, me->slot);
+    hf__file_home_tmp(tmp, me->slot);
     if (request->data) {
         cell_fill(me, cell, request);
         head = cell->head;
@@ -323,10 +325,10 @@ static int cell_store(struct file_queue *me, struct hf_request *request,
         if (rc != 0)
             return rc;
     }
-    rc = hf__guard_enter(me, why);
+    rc = hf__file_guard_enter(me, why);
     if (rc == 0) {
         rc = cell_replace(me, request, tmp, &head, cell, &fd, why);
-        hf__guard_leave(me);
+        hf__file_guard_leave(me);
     }
     if (fd >= 0) {
         fdatasync(fd);
@@ -342,7 +344,8 @@ static int cell_store(struct file_queue *me, struct hf_request *request,
     return rc;
 }
 
-int hf__queue_cell_set(struct file_queue *me, struct hf_request *request, hf_error *why)
+int hf__file_queue_cell_set(struct file_queue *me, struct hf_request *request,
+                            hf_error *why)
 {
     struct cell *cell;
     int rc;
@@ -402,8 +405,8 @@ static int cells_each_prefix(struct file_queue *me, const struct hf_request *req
     return 0;
 }
 
-int hf__cells_each(struct file_queue *me, const struct hf_request *request,
-                   cell_cb *callback, void *arg, hf_error *why)
+int hf__file_cells_each(struct file_queue *me, const struct hf_request *request,
+                        cell_cb *callback, void *arg, hf_error *why)
 {
     struct cell *cell = hf__alloc(sizeof(*cell));
     int rc;

@@ -11,7 +11,7 @@ typedef void cell_cb(void *arg, const char *name, size_t len, uint64_t version);
 
 /* Tells of every cell that the request names (`prefix`: of each whose name begins so).
  * Damaged files are passed over in a listing, and HF_ECORRUPT by name. */
-int hf__cells_each(struct file_queue *me, const struct hf_request *request,
-                   cell_cb *callback, void *arg, hf_error *why);
+int hf__file_cells_each(struct file_queue *me, const struct hf_request *request,
+                        cell_cb *callback, void *arg, hf_error *why);
 
 #endif

@@ -39,7 +39,7 @@
 
 struct judge {
     const struct dir_facts *facts;
-    hf__facts_tell *tell;
+    hf__file_facts_tell *tell;
     void *arg;
     char what[FACTS_PATH + 256];
     char fix[FACTS_PATH + 256];
@@ -116,7 +116,7 @@ static void judge_fs_good(struct judge *j)
 static void judge_fs(struct judge *j)
 {
     uint32_t type = j->facts->fs_type;
-    const char *network = hf__dir_network_fs((long)type);
+    const char *network = hf__file_dir_network_fs((long)type);
 
     if (network) {
         judge_what(j,
@@ -367,7 +367,8 @@ static void judge_strangers(struct judge *j)
     judge_tell(j, HF_REMARK, "pid namespaces");
 }
 
-void hf__facts_judge(const struct dir_facts *facts, hf__facts_tell *tell, void *arg)
+void hf__file_facts_judge(const struct dir_facts *facts, hf__file_facts_tell *tell,
+                          void *arg)
 {
     struct judge j = { .facts = facts, .tell = tell, .arg = arg };
 
@@ -404,7 +405,8 @@ static void file_look(struct dir_facts *facts, int dir_fd, int file_fd)
             !seen || there.st_ino != ours.st_ino || there.st_dev != ours.st_dev;
 }
 
-int hf__facts_gather(struct dir_facts *facts, int dir_fd, int file_fd, hf_error *why)
+int hf__file_facts_gather(struct dir_facts *facts, int dir_fd, int file_fd,
+                          hf_error *why)
 {
     struct statfs fs;
     struct stat dir;
@@ -434,14 +436,15 @@ static void listener_tell(void *arg, const hf_finding *finding)
     listener->host->ops->finding(listener->host, listener->request, finding);
 }
 
-int hf__facts_report(struct dir_facts *facts, int dir_fd, int file_fd,
-                     struct hf_host *host, struct hf_request *request, hf_error *why)
+int hf__file_facts_report(struct dir_facts *facts, int dir_fd, int file_fd,
+                          struct hf_host *host, struct hf_request *request,
+                          hf_error *why)
 {
     struct listener listener = { host, request };
-    int rc = hf__facts_gather(facts, dir_fd, file_fd, why);
+    int rc = hf__file_facts_gather(facts, dir_fd, file_fd, why);
 
     if (rc == 0)
-        hf__facts_judge(facts, listener_tell, &listener);
+        hf__file_facts_judge(facts, listener_tell, &listener);
     return rc;
 }
 
@@ -477,7 +480,7 @@ static int blocks_count(struct file_queue *me, struct dir_facts *facts, hf_error
     uint32_t end = 2;
 
     for (uint32_t from = 1; from < end; from += PART) {
-        int rc = hf__guard_enter(me, why);
+        int rc = hf__file_guard_enter(me, why);
         if (rc != 0)
             return rc;
         end = head->high_water;
@@ -485,22 +488,24 @@ static int blocks_count(struct file_queue *me, struct dir_facts *facts, hf_error
             block_count(block_at(me, i), facts);
         facts->blocks = end - 1 - head->free_count;
         facts->cells = head->cells;
-        hf__guard_leave(me);
+        hf__file_guard_leave(me);
     }
     return 0;
 }
 
-int hf__queue_diagnose(struct file_queue *me, struct hf_request *request, hf_error *why)
+int hf__file_queue_diagnose(struct file_queue *me, struct hf_request *request,
+                            hf_error *why)
 {
     struct dir_facts facts = { .shielded = true };
     int rc;
 
     me->visit = true;
-    hf__slots_sweep(me);
+    hf__file_slots_sweep(me);
     rc = blocks_count(me, &facts, why);
     if (rc != 0)
         return rc;
     facts.block_room = BLOCKS_MAX - 1;
     sessions_count(me, &facts);
-    return hf__facts_report(&facts, me->top_fd, me->region.fd, me->host, request, why);
+    return hf__file_facts_report(&facts, me->top_fd, me->region.fd, me->host, request,
+                                 why);
 }

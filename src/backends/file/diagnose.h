@@ -33,15 +33,18 @@ struct dir_facts {
 
 /* Fills in what the directory and its file `state` or `.holdfast-tokens` say, which we
  * have open as `file_fd` (-1: not any more). The rest is the caller's. HF_ESYSTEM. */
-int hf__facts_gather(struct dir_facts *facts, int dir_fd, int file_fd, hf_error *why);
+int hf__file_facts_gather(struct dir_facts *facts, int dir_fd, int file_fd,
+                          hf_error *why);
 
-typedef void hf__facts_tell(void *arg, const hf_finding *finding);
+typedef void hf__file_facts_tell(void *arg, const hf_finding *finding);
 
 /* Tells what follows from the facts: at least one finding. */
-void hf__facts_judge(const struct dir_facts *facts, hf__facts_tell *tell, void *arg);
+void hf__file_facts_judge(const struct dir_facts *facts, hf__file_facts_tell *tell,
+                          void *arg);
 
 /* Both at once, the findings told to the host. */
-int hf__facts_report(struct dir_facts *facts, int dir_fd, int file_fd,
-                     struct hf_host *host, struct hf_request *request, hf_error *why);
+int hf__file_facts_report(struct dir_facts *facts, int dir_fd, int file_fd,
+                          struct hf_host *host, struct hf_request *request,
+                          hf_error *why);
 
 #endif

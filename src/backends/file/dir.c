@@ -35,7 +35,7 @@
 /* How much of a path goes into a sentence, so that there is room for the rest of it. */
 #define SHOWN "%.100s"
 
-int hf__dir_code(int sys)
+int hf__file_dir_code(int sys)
 {
     switch (sys) {
     case ENOMEM:
@@ -73,7 +73,7 @@ static const struct {
     { 0x7461636f, "OCFS2" },  { 0x786f4256, "VirtualBox shared folder" },
 };
 
-const char *hf__dir_network_fs(long type)
+const char *hf__file_dir_network_fs(long type)
 {
     for (size_t i = 0; i < sizeof network_fs / sizeof network_fs[0]; i++)
         if (network_fs[i].type == (uint32_t)type)
@@ -89,7 +89,7 @@ static int fs_check(int fd, const char *path, hf_error *why)
     if (fstatfs(fd, &fs) != 0)
         return hf__fail_sys(why, HF_ESYSTEM, errno, "'" SHOWN "' cannot be examined",
                             path);
-    name = hf__dir_network_fs((long)fs.f_type);
+    name = hf__file_dir_network_fs((long)fs.f_type);
     if (name)
         return hf__fail(why, HF_EREFUSED,
                         "'" SHOWN "' is on a network file system (%s), where locks of "
@@ -147,8 +147,8 @@ static int dir_refuse(const char *path, int sys, hf_error *why)
     if (sys == ENOTDIR && lstat(path, &st) == 0)
         return hf__fail_sys(why, HF_EREFUSED, sys, "'" SHOWN "' is not a directory",
                             path);
-    return hf__fail_sys(why, hf__dir_code(sys), sys, "'" SHOWN "' cannot be opened",
-                        path);
+    return hf__fail_sys(why, hf__file_dir_code(sys), sys,
+                        "'" SHOWN "' cannot be opened", path);
 }
 
 /* Makes the default directory if it is not there. The umask may have taken bits off
@@ -160,8 +160,8 @@ static int dir_open_default(const char *path, int *ret_fd, hf_error *why)
     int fd;
 
     if (!made && sys != EEXIST)
-        return hf__fail_sys(why, hf__dir_code(sys), sys, "'" SHOWN "' cannot be made",
-                            path);
+        return hf__fail_sys(why, hf__file_dir_code(sys), sys,
+                            "'" SHOWN "' cannot be made", path);
     fd = open(path, DIR_FLAGS);
     if (fd < 0)
         return dir_refuse(path, errno, why);
@@ -198,7 +198,7 @@ static bool path_trim(const char *path, char *out, size_t size)
     return true;
 }
 
-int hf__dir_open(const char *path, int *ret_fd, hf_error *why)
+int hf__file_dir_open(const char *path, int *ret_fd, hf_error *why)
 {
     char text[PATH_MAX];
     bool ours = path[0] == '\0';
@@ -221,7 +221,7 @@ int hf__dir_open(const char *path, int *ret_fd, hf_error *why)
     return rc;
 }
 
-int hf__dir_mode(const struct hf_url *url, mode_t *ret_mode, hf_error *why)
+int hf__file_dir_mode(const struct hf_url *url, mode_t *ret_mode, hf_error *why)
 {
     const char *text = hf__url_option(url, "mode");
     unsigned mode = 0;
@@ -281,8 +281,8 @@ static int file_refuse(const char *file, int sys, hf_error *why)
                             file);
     if (sys == EISDIR || sys == ENXIO)
         return file_irregular(file, sys, why);
-    return hf__fail_sys(why, hf__dir_code(sys), sys, "'" SHOWN "' cannot be opened",
-                        file);
+    return hf__fail_sys(why, hf__file_dir_code(sys), sys,
+                        "'" SHOWN "' cannot be opened", file);
 }
 
 /*
@@ -308,8 +308,8 @@ static int file_open_or_make(int dir_fd, const char *file, int flags, mode_t mod
     return -1;
 }
 
-int hf__dir_open_file(int dir_fd, const char *file, int flags, mode_t mode, int *ret_fd,
-                      struct stat *ret_stat, hf_error *why)
+int hf__file_dir_open_file(int dir_fd, const char *file, int flags, mode_t mode,
+                           int *ret_fd, struct stat *ret_stat, hf_error *why)
 {
     int fd = file_open_or_make(dir_fd, file, flags, mode);
     int rc;

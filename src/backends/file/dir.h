@@ -16,11 +16,11 @@
  * other must exist. HF_ENOENT, HF_EREFUSED (a link, not a directory, another owner, too
  * open a mode, a network file system, no permission), HF_EFULL, HF_ESYSTEM.
  */
-int hf__dir_open(const char *path, int *ret_fd, hf_error *why);
+int hf__file_dir_open(const char *path, int *ret_fd, hf_error *why);
 
 /* The option `mode`: octal permissions of new files, read and write for the owner at
  * least. HF_EURL. */
-int hf__dir_mode(const struct hf_url *url, mode_t *ret_mode, hf_error *why);
+int hf__file_dir_mode(const struct hf_url *url, mode_t *ret_mode, hf_error *why);
 
 /*
  * Opens a regular file of the directory with O_NOFOLLOW | O_CLOEXEC, or makes it with
@@ -28,13 +28,13 @@ int hf__dir_mode(const struct hf_url *url, mode_t *ret_mode, hf_error *why);
  * a second name, not a regular file, no permission), HF_EFULL, HF_ESYSTEM; why->sys
  * keeps the errno.
  */
-int hf__dir_open_file(int dir_fd, const char *file, int flags, mode_t mode, int *ret_fd,
-                      struct stat *ret_stat, hf_error *why);
+int hf__file_dir_open_file(int dir_fd, const char *file, int flags, mode_t mode,
+                           int *ret_fd, struct stat *ret_stat, hf_error *why);
 
 /* The code for an errno from the file system. */
-int hf__dir_code(int sys);
+int hf__file_dir_code(int sys);
 
 /* The name of the network file system with that statfs type, or NULL if it is none. */
-const char *hf__dir_network_fs(long type);
+const char *hf__file_dir_network_fs(long type);
 
 #endif

@@ -11,7 +11,7 @@
 
 #include "queue.h"
 
-void hf__eviction_note(struct file_queue *me, const struct hf_id *id)
+void hf__file_eviction_note(struct file_queue *me, const struct hf_id *id)
 {
     struct region_head *head = me->region.head;
     const struct region_slot *slot = &me->region.slots[me->slot];
@@ -39,7 +39,7 @@ static void eviction_words(const struct file_queue *me,
             text[i] = '?';
 }
 
-void hf__eviction_tell(struct file_queue *me, struct hf_ticket *ticket)
+void hf__file_eviction_tell(struct file_queue *me, struct hf_ticket *ticket)
 {
     struct region_eviction *evictions = me->region.head->evictions;
     char text[160];

@@ -68,7 +68,7 @@ static void answer_failed(struct session *s, struct hf_ticket *ticket,
     struct lockfile *file = ticket_file(ticket);
 
     if (file)
-        hf__lockfile_free(file);
+        hf__file_lockfile_free(file);
     ticket->store[STORE_FILE] = 0;
     s->host->ops->failed(s->host, ticket, why);
 }
@@ -80,7 +80,7 @@ static void ticket_drop(struct session *s, struct hf_ticket *ticket)
 
     hf__blocker_cancel(&file->blocker);
     flock(file->fd, LOCK_UN);
-    hf__lockfile_put(&s->files, file);
+    hf__file_lockfile_put(&s->files, file);
     ticket->store[STORE_FILE] = 0;
     ticket->store[STORE_TOKEN] = 0;
 }
@@ -187,9 +187,9 @@ static int file_lock(struct session *s, struct lockfile *file, int64_t *ret_now,
                                 file->file);
         }
         *ret_now = hf__wall_us();
-        if (hf__lockfile_current(&s->files, file, *ret_now))
+        if (hf__file_lockfile_current(&s->files, file, *ret_now))
             return 0;
-        rc = hf__lockfile_reopen(&s->files, file, why);
+        rc = hf__file_lockfile_reopen(&s->files, file, why);
         if (rc != 0)
             return rc;
     }
@@ -201,7 +201,7 @@ static void file_grant(struct session *s, struct lockfile *file, int64_t now_us)
 {
     struct hf_ticket *ticket = file->ticket;
     uint32_t span = ticket->reserve ? ticket->reserve : 1;
-    uint64_t token = hf__tokens_draw(&s->tokens, span, now_us);
+    uint64_t token = hf__file_tokens_draw(&s->tokens, span, now_us);
     hf_error why;
 
     if (token == 0) {
@@ -260,7 +260,7 @@ static void flock_attempt(void *session, struct hf_ticket *ticket)
     } else if (file) {
         s->host->ops->queued(s->host, ticket, 0);
     } else if (ticket_check(ticket, &why) != 0 ||
-               hf__lockfile_take(&s->files, ticket, &file, &why) != 0) {
+               hf__file_lockfile_take(&s->files, ticket, &file, &why) != 0) {
         answer_failed(s, ticket, &why);
     } else {
         ticket->store[STORE_FILE] = (uintptr_t)file;
@@ -274,7 +274,7 @@ static void flock_withdraw(void *session, struct hf_ticket *ticket)
     struct session *s = session;
     struct lockfile *file = ticket_file(ticket);
     bool held = file && ticket->store[STORE_TOKEN];
-    bool gone = !file || (held && !hf__lockfile_still(&s->files, file));
+    bool gone = !file || (held && !hf__file_lockfile_still(&s->files, file));
 
     if (file)
         ticket_drop(s, ticket);
@@ -292,7 +292,7 @@ static void flock_renew(void *session, struct hf_ticket *const *tickets, size_t 
     for (size_t i = 0; i < count; i++) {
         struct lockfile *file = ticket_file(tickets[i]);
         bool held = file && tickets[i]->store[STORE_TOKEN] &&
-                    hf__lockfile_look(&s->files, file, hf__wall_us());
+                    hf__file_lockfile_look(&s->files, file, hf__wall_us());
 
         s->host->ops->renewed(s->host, tickets[i],
                               held ? HF_STILL_HELD : HF_RENEWAL_LOST, NULL);
@@ -318,7 +318,7 @@ static void flock_ask(void *session, struct hf_request *request)
     if (request->verb != HF_DIAGNOSE)
         rc = hf__fail_code(&why, HF_EUNSUPPORTED);
     else
-        rc = hf__facts_report(&facts, s->files.dir_fd, -1, s->host, request, &why);
+        rc = hf__file_facts_report(&facts, s->files.dir_fd, -1, s->host, request, &why);
     s->host->ops->answered(s->host, request, rc, rc ? &why : NULL);
 }
 
@@ -353,17 +353,17 @@ static int flock_open(void *session, struct hf_host *host, const struct hf_url *
 
     s->host = host;
     s->event_fd = -1;
-    hf__lockfiles_init(&s->files);
-    rc = hf__dir_mode(url, &s->files.mode, why);
+    hf__file_lockfiles_init(&s->files);
+    rc = hf__file_dir_mode(url, &s->files.mode, why);
     if (rc == 0)
-        rc = hf__dir_open(url->path, &s->files.dir_fd, why);
+        rc = hf__file_dir_open(url->path, &s->files.dir_fd, why);
     if (rc != 0)
         return rc;
     /* Cleaners of temporary files pass a locked directory by. Only where it is our own:
      * elsewhere somebody may use a lock on the directory for something else. */
     if (url->path[0] == '\0')
         s->shielded = flock(s->files.dir_fd, LOCK_SH | LOCK_NB) == 0;
-    rc = hf__tokens_open(&s->tokens, s->files.dir_fd, s->files.mode, why);
+    rc = hf__file_tokens_open(&s->tokens, s->files.dir_fd, s->files.mode, why);
     if (rc != 0)
         return rc;
     *ret_caps = HF_CAP_MUTEX | HF_CAP_RW | HF_CAP_PROCESSES | HF_CAP_CRASH |
@@ -396,9 +396,9 @@ static void flock_close(void *session, bool forked)
     if (!forked)
         session_unlock(s);
     if (!forked && s->visit)
-        hf__tokens_efface(&s->tokens, s->files.dir_fd);
-    hf__lockfiles_done(&s->files);
-    hf__tokens_done(&s->tokens);
+        hf__file_tokens_efface(&s->tokens, s->files.dir_fd);
+    hf__file_lockfiles_done(&s->files);
+    hf__file_tokens_done(&s->tokens);
     if (s->event_fd >= 0)
         close(s->event_fd);
 }

@@ -97,7 +97,7 @@ static struct inside guard_inside(const struct file_queue *me)
     };
 
     if (inside.pid && inside.here)
-        inside.word = hf__stopped(inside.pid);
+        inside.word = hf__file_stopped(inside.pid);
     return inside;
 }
 
@@ -140,7 +140,7 @@ static int lock_patiently(struct file_queue *me, struct inside *ret_inside)
     return ETIMEDOUT;
 }
 
-int hf__guard_enter(struct file_queue *me, hf_error *why)
+int hf__file_guard_enter(struct file_queue *me, hf_error *why)
 {
     struct region_head *head = me->region.head;
     int sys = lock_now(&head->guard);
@@ -158,14 +158,14 @@ int hf__guard_enter(struct file_queue *me, hf_error *why)
     __atomic_store_n(&head->guard_space, me->space, __ATOMIC_RELAXED);
     __atomic_store_n(&head->guard_pid, me->pid, __ATOMIC_RELAXED);
     if (sys == EOWNERDEAD) {
-        hf__guard_recover(me);
+        hf__file_guard_recover(me);
         pthread_mutex_consistent(&head->guard);
     }
     guard_step();
     return 0;
 }
 
-void hf__guard_leave(struct file_queue *me)
+void hf__file_guard_leave(struct file_queue *me)
 {
     struct region_head *head = me->region.head;
 

@@ -37,12 +37,12 @@
 
 /* ---- Names ----------------------------------------------------------------------- */
 
-void hf__home_fifo(char *out, uint32_t slot, uint32_t gen)
+void hf__file_home_fifo(char *out, uint32_t slot, uint32_t gen)
 {
     snprintf(out, 32, "w%u.%u", slot, gen);
 }
 
-void hf__home_tmp(char *out, uint32_t slot)
+void hf__file_home_tmp(char *out, uint32_t slot)
 {
     snprintf(out, 32, "tmp.%u", slot);
 }
@@ -55,7 +55,7 @@ static bool name_is_fifo(const char *file)
 
     if (sscanf(file, "w%u.%u", &slot, &gen) != 2 || slot >= SLOT_COUNT)
         return false;
-    hf__home_fifo(made, slot, gen);
+    hf__file_home_fifo(made, slot, gen);
     return strcmp(file, made) == 0;
 }
 
@@ -66,7 +66,7 @@ static bool name_is_tmp(const char *file)
 
     if (sscanf(file, "tmp.%u", &slot) != 1 || slot >= SLOT_COUNT)
         return false;
-    hf__home_tmp(made, slot);
+    hf__file_home_tmp(made, slot);
     return strcmp(file, made) == 0;
 }
 
@@ -84,7 +84,7 @@ static bool name_is_ours(const char *file)
 
 /* ---- Removing -------------------------------------------------------------------- */
 
-void hf__home_drop_fifo(int home_fd, const char *file)
+void hf__file_home_drop_fifo(int home_fd, const char *file)
 {
     struct stat st;
 
@@ -103,7 +103,7 @@ static bool tmp_is_ours(int fd)
            (pread(fd, &mark, sizeof(mark), 0) == sizeof(mark) && mark == CELL_MAGIC);
 }
 
-void hf__home_drop_tmp(int home_fd, const char *file)
+void hf__file_home_drop_tmp(int home_fd, const char *file)
 {
     int fd = openat(home_fd, file, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 
@@ -125,7 +125,7 @@ static DIR *home_list(int home_fd)
     return dir;
 }
 
-bool hf__home_clean(int home_fd)
+bool hf__file_home_clean(int home_fd)
 {
     DIR *dir = home_list(home_fd);
     struct dirent *entry;
@@ -135,9 +135,9 @@ bool hf__home_clean(int home_fd)
         return true; /* to be on the safe side */
     while ((entry = readdir(dir)))
         if (name_is_fifo(entry->d_name))
-            hf__home_drop_fifo(home_fd, entry->d_name);
+            hf__file_home_drop_fifo(home_fd, entry->d_name);
         else if (name_is_tmp(entry->d_name))
-            hf__home_drop_tmp(home_fd, entry->d_name);
+            hf__file_home_drop_tmp(home_fd, entry->d_name);
         else
             cells |= name_is_cell(entry->d_name);
     closedir(dir);
@@ -153,7 +153,7 @@ static int strangers_refuse(int home_fd, hf_error *why)
     int rc = 0;
 
     if (!dir)
-        return hf__fail_sys(why, hf__dir_code(errno), errno,
+        return hf__fail_sys(why, hf__file_dir_code(errno), errno,
                             "'" HF_HOME "' cannot be read");
     while (rc == 0 && (entry = readdir(dir)))
         if (!name_is_ours(entry->d_name))
@@ -245,7 +245,7 @@ static int home_refuse(int top_fd, int sys, hf_error *why)
         return hf__fail_sys(why, HF_EREFUSED, ENOTDIR,
                             "'" HF_HOME "' in the directory is not a directory: move "
                             "it, or name another directory");
-    return hf__fail_sys(why, hf__dir_code(sys), sys,
+    return hf__fail_sys(why, hf__file_dir_code(sys), sys,
                         "'" HF_HOME "' in the directory cannot be opened");
 }
 
@@ -275,7 +275,7 @@ static int home_open_or_make(int top_fd, mode_t mode, int *ret_fd, bool *ret_mad
         made++;
         *ret_made = mkdirat(top_fd, HF_HOME, 0700) == 0;
         if (!*ret_made && errno != EEXIST)
-            return hf__fail_sys(why, hf__dir_code(errno), errno,
+            return hf__fail_sys(why, hf__file_dir_code(errno), errno,
                                 "'" HF_HOME "' cannot be made in the directory");
     }
     return home_refuse(top_fd, sys, why);
@@ -296,7 +296,8 @@ static int home_accept(int top_fd, int home_fd, mode_t mode, hf_error *why)
 }
 
 /* It may be removed while we look at it: then another one is made. */
-int hf__home_open(int top_fd, mode_t mode, int *ret_fd, bool *ret_made, hf_error *why)
+int hf__file_home_open(int top_fd, mode_t mode, int *ret_fd, bool *ret_made,
+                       hf_error *why)
 {
     int fd = -1, rc;
 
@@ -310,7 +311,7 @@ int hf__home_open(int top_fd, mode_t mode, int *ret_fd, bool *ret_made, hf_error
             *ret_fd = fd;
             return 0;
         }
-        bool gone = hf__home_gone(fd);
+        bool gone = hf__file_home_gone(fd);
         close(fd);
         if (!gone)
             return rc;
@@ -318,14 +319,14 @@ int hf__home_open(int top_fd, mode_t mode, int *ret_fd, bool *ret_made, hf_error
     return hf__fail(why, HF_ESYSTEM, "somebody keeps removing '" HF_HOME "'");
 }
 
-bool hf__home_gone(int home_fd)
+bool hf__file_home_gone(int home_fd)
 {
     struct stat st;
 
     return home_fd >= 0 && fstat(home_fd, &st) == 0 && st.st_nlink == 0;
 }
 
-void hf__home_remove(int top_fd)
+void hf__file_home_remove(int top_fd)
 {
     unlinkat(top_fd, HF_HOME, AT_REMOVEDIR);
 }

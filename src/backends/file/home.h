@@ -18,23 +18,24 @@
  * link, not a directory, of a user we have no reason to trust, holds files of others,
  * no permission), HF_EFULL, HF_ESYSTEM.
  */
-int hf__home_open(int top_fd, mode_t mode, int *ret_fd, bool *ret_made, hf_error *why);
+int hf__file_home_open(int top_fd, mode_t mode, int *ret_fd, bool *ret_made,
+                       hf_error *why);
 
 /* Whether somebody removed it since; and: removes it, if it is empty. */
-bool hf__home_gone(int home_fd);
-void hf__home_remove(int top_fd);
+bool hf__file_home_gone(int home_fd);
+void hf__file_home_remove(int top_fd);
 
 /* The names of a session's files; `out` has room for 32 bytes. */
-void hf__home_fifo(char *out, uint32_t slot, uint32_t gen);
-void hf__home_tmp(char *out, uint32_t slot);
+void hf__file_home_fifo(char *out, uint32_t slot, uint32_t gen);
+void hf__file_home_tmp(char *out, uint32_t slot);
 
 /* Remove a file of that name if it is what we make under it: a FIFO; a cell that was
  * being written. Anything else stays. */
-void hf__home_drop_fifo(int home_fd, const char *file);
-void hf__home_drop_tmp(int home_fd, const char *file);
+void hf__file_home_drop_fifo(int home_fd, const char *file);
+void hf__file_home_drop_tmp(int home_fd, const char *file);
 
 /* Removes what sessions left that a reboot ended, and says whether there are cells (or
  * that it cannot be known). */
-bool hf__home_clean(int home_fd);
+bool hf__file_home_clean(int home_fd);
 
 #endif

@@ -44,7 +44,7 @@ static struct sight *sight_add(struct sights *sights, const struct region_block 
         sights->incomplete = true;
         return NULL;
     }
-    hf__table_name(sights->me, record, sight->name);
+    hf__file_table_name(sights->me, record, sight->name);
     sight->entry = (hf_entry){
         .size = sizeof(hf_entry),
         .name = sight->name,
@@ -104,7 +104,7 @@ static void quick_see(struct sights *sights, const struct region_block *record)
     struct quick_hold hold;
     struct sight *sight;
 
-    if (!hf__quick_read(record, &hold))
+    if (!hf__file_quick_read(record, &hold))
         return;
     sight = sight_add(sights, record, hold.kind, HF_HOLDER);
     if (!sight)
@@ -121,7 +121,7 @@ static void record_see(struct sights *sights, struct region_block *record)
     struct block_record *r = &record->record;
     uint32_t waiting = 0;
 
-    hf__record_expire(me, record);
+    hf__file_record_expire(me, record);
     if (r->left && r->family == hf__family(HF_LATCH)) {
         struct sight *sight = sight_add(sights, record, HF_LATCH, HF_OBJECT);
         if (sight)
@@ -143,7 +143,7 @@ static bool name_begins(const struct sights *sights, const struct region_block *
 
     if (record->record.name_len < request->name_len)
         return false;
-    hf__table_name(sights->me, record, name);
+    hf__file_table_name(sights->me, record, name);
     return memcmp(name, request->name, request->name_len) == 0;
 }
 
@@ -167,14 +167,15 @@ static int see_one(struct sights *sights, hf_error *why)
     struct file_queue *me = sights->me;
     const struct hf_request *request = sights->request;
     struct region_block *record;
-    int rc = hf__guard_enter(me, why);
+    int rc = hf__file_guard_enter(me, why);
 
     if (rc != 0)
         return rc;
-    record = hf__table_find(me, request->name, request->name_len, request->name_hash);
+    record =
+        hf__file_table_find(me, request->name, request->name_len, request->name_hash);
     if (record)
         record_see(sights, record);
-    hf__guard_leave(me);
+    hf__file_guard_leave(me);
     sights_tell(sights);
     return 0;
 }
@@ -183,7 +184,7 @@ static int see_part(struct sights *sights, uint32_t from, uint32_t *ret_next,
                     hf_error *why)
 {
     struct file_queue *me = sights->me;
-    int rc = hf__guard_enter(me, why);
+    int rc = hf__file_guard_enter(me, why);
     uint32_t end;
 
     if (rc != 0)
@@ -194,7 +195,7 @@ static int see_part(struct sights *sights, uint32_t from, uint32_t *ret_next,
         if (block_at(me, i)->type == BLOCK_RECORD &&
             name_begins(sights, block_at(me, i)))
             record_see(sights, block_at(me, i));
-    hf__guard_leave(me);
+    hf__file_guard_leave(me);
     sights_tell(sights);
     return 0;
 }
@@ -220,7 +221,8 @@ static void cell_see(void *arg, const char *name, size_t len, uint64_t version)
     host->ops->entry(host, sights->request, &entry);
 }
 
-int hf__queue_inspect(struct file_queue *me, struct hf_request *request, hf_error *why)
+int hf__file_queue_inspect(struct file_queue *me, struct hf_request *request,
+                           hf_error *why)
 {
     struct sights sights = {
         .me = me,
@@ -232,7 +234,7 @@ int hf__queue_inspect(struct file_queue *me, struct hf_request *request, hf_erro
     int rc = 0;
 
     hf__list_init(&sights.list);
-    hf__slots_sweep(me);
+    hf__file_slots_sweep(me);
     if (!request->prefix)
         rc = see_one(&sights, why);
     while (request->prefix && rc == 0 && next) {
@@ -240,7 +242,7 @@ int hf__queue_inspect(struct file_queue *me, struct hf_request *request, hf_erro
         rc = see_part(&sights, next, &next, why);
     }
     if (rc == 0)
-        rc = hf__cells_each(me, request, cell_see, &sights, why);
+        rc = hf__file_cells_each(me, request, cell_see, &sights, why);
     if (rc == 0 && sights.incomplete)
         rc = hf__fail_code(why, HF_ENOMEM);
     return rc;

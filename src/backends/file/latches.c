@@ -41,7 +41,7 @@ static int ids_make(struct file_queue *me, struct block_record *r, hf_error *why
 
     if (r->ids)
         return 0;
-    block = hf__table_alloc(me, why);
+    block = hf__file_table_alloc(me, why);
     if (!block)
         return why->code;
     block->next = 0;
@@ -70,18 +70,18 @@ static int latch_begin(struct file_queue *me, struct block_record *r,
     return 0;
 }
 
-int hf__queue_latch_set(struct file_queue *me, struct hf_request *request,
-                        hf_error *why)
+int hf__file_queue_latch_set(struct file_queue *me, struct hf_request *request,
+                             hf_error *why)
 {
     struct region_block *record;
-    int rc = hf__table_get(me, request->name, request->name_len, request->name_hash,
-                           HF_LATCH, 1, &record, why);
+    int rc = hf__file_table_get(me, request->name, request->name_len,
+                                request->name_hash, HF_LATCH, 1, &record, why);
 
     if (rc != 0)
         return rc;
-    hf__record_seize(record); /* not to be taken for an idle one */
+    hf__file_record_seize(record); /* not to be taken for an idle one */
     rc = latch_begin(me, &record->record, request, why);
-    hf__record_settle(me, record);
+    hf__file_record_settle(me, record);
     return rc;
 }
 
@@ -91,15 +91,15 @@ static int latch_find(struct file_queue *me, const struct hf_request *request,
                       struct region_block **ret_record, hf_error *why)
 {
     *ret_record =
-        hf__table_find(me, request->name, request->name_len, request->name_hash);
+        hf__file_table_find(me, request->name, request->name_len, request->name_hash);
     if (!*ret_record)
         return 0;
-    return hf__table_get(me, request->name, request->name_len, request->name_hash,
-                         HF_LATCH, 1, ret_record, why);
+    return hf__file_table_get(me, request->name, request->name_len, request->name_hash,
+                              HF_LATCH, 1, ret_record, why);
 }
 
-int hf__queue_latch_get(struct file_queue *me, struct hf_request *request,
-                        hf_error *why)
+int hf__file_queue_latch_get(struct file_queue *me, struct hf_request *request,
+                             hf_error *why)
 {
     struct region_block *record;
     int rc = latch_find(me, request, &record, why);
@@ -109,8 +109,8 @@ int hf__queue_latch_get(struct file_queue *me, struct hf_request *request,
     return rc;
 }
 
-int hf__queue_latch_down(struct file_queue *me, struct hf_request *request,
-                         hf_error *why)
+int hf__file_queue_latch_down(struct file_queue *me, struct hf_request *request,
+                              hf_error *why)
 {
     struct region_block *record;
     struct block_record *r;
@@ -124,12 +124,12 @@ int hf__queue_latch_down(struct file_queue *me, struct hf_request *request,
         return 0;
     if (request->number < r->left)
         request->result = r->left - request->number;
-    hf__record_seize(record);
+    hf__file_record_seize(record);
     r->left = (uint32_t)request->result;
     guard_step();
     ids_put(me, r, request);
     if (r->left == 0)
-        hf__record_open(me, record);
-    hf__record_settle(me, record);
+        hf__file_record_open(me, record);
+    hf__file_record_settle(me, record);
     return 0;
 }

@@ -77,12 +77,12 @@ static int path_open(struct lockfiles *files, const char *file, int *ret_fd,
                      struct stat *st, hf_error *why)
 {
     hf_error first = { 0 };
-    int rc =
-        hf__dir_open_file(files->dir_fd, file, O_RDWR, files->mode, ret_fd, st, &first);
+    int rc = hf__file_dir_open_file(files->dir_fd, file, O_RDWR, files->mode, ret_fd,
+                                    st, &first);
 
     if (rc == HF_EREFUSED && (first.sys == EACCES || first.sys == EROFS))
-        rc = hf__dir_open_file(files->dir_fd, file, O_RDONLY, files->mode, ret_fd, st,
-                               &first);
+        rc = hf__file_dir_open_file(files->dir_fd, file, O_RDONLY, files->mode, ret_fd,
+                                    st, &first);
     if (rc != 0 && why)
         *why = first;
     return rc;
@@ -148,13 +148,15 @@ static int file_new(struct lockfiles *files, struct hf_ticket *ticket,
     return 0;
 }
 
-int hf__lockfile_reopen(struct lockfiles *files, struct lockfile *file, hf_error *why)
+int hf__file_lockfile_reopen(struct lockfiles *files, struct lockfile *file,
+                             hf_error *why)
 {
     file_close(file);
     return file_open(files, file, why);
 }
 
-bool hf__lockfile_look(struct lockfiles *files, struct lockfile *file, int64_t now_us)
+bool hf__file_lockfile_look(struct lockfiles *files, struct lockfile *file,
+                            int64_t now_us)
 {
     struct stat st;
 
@@ -226,7 +228,7 @@ static bool idle_close_one(struct lockfiles *files)
         return false;
     for (at = bucket_of(files, file->name_hash); *at != file; at = &(*at)->next)
         continue;
-    hf__lockfile_free(idle_remove(files, at));
+    hf__file_lockfile_free(idle_remove(files, at));
     return true;
 }
 
@@ -255,8 +257,8 @@ static int file_make(struct lockfiles *files, struct hf_ticket *ticket,
     return 0;
 }
 
-int hf__lockfile_take(struct lockfiles *files, struct hf_ticket *ticket,
-                      struct lockfile **ret_file, hf_error *why)
+int hf__file_lockfile_take(struct lockfiles *files, struct hf_ticket *ticket,
+                           struct lockfile **ret_file, hf_error *why)
 {
     struct lockfile *file = idle_take(files, ticket);
     int rc = file ? 0 : file_make(files, ticket, &file, why);
@@ -269,7 +271,7 @@ int hf__lockfile_take(struct lockfiles *files, struct hf_ticket *ticket,
     return 0;
 }
 
-void hf__lockfile_put(struct lockfiles *files, struct lockfile *file)
+void hf__file_lockfile_put(struct lockfiles *files, struct lockfile *file)
 {
     struct lockfile **bucket = bucket_of(files, file->name_hash);
 
@@ -281,25 +283,25 @@ void hf__lockfile_put(struct lockfiles *files, struct lockfile *file)
     files->idle_count++;
 }
 
-void hf__lockfile_free(struct lockfile *file)
+void hf__file_lockfile_free(struct lockfile *file)
 {
     hf__list_remove(&file->link);
     file_close(file);
     hf__free(file);
 }
 
-void hf__lockfiles_init(struct lockfiles *files)
+void hf__file_lockfiles_init(struct lockfiles *files)
 {
     hf__list_init(&files->all);
     files->dir_fd = -1;
 }
 
-void hf__lockfiles_done(struct lockfiles *files)
+void hf__file_lockfiles_done(struct lockfiles *files)
 {
     for (HF_EACH_SAFE(link, &files->all))
-        hf__lockfile_free(HF_CONTAINER(link, struct lockfile, link));
+        hf__file_lockfile_free(HF_CONTAINER(link, struct lockfile, link));
     if (files->dir_fd >= 0)
         close(files->dir_fd);
     memset(files->buckets, 0, sizeof files->buckets);
-    hf__lockfiles_init(files);
+    hf__file_lockfiles_init(files);
 }

@@ -16,7 +16,7 @@
 #define HF_LOCKFILE_BUCKETS 128
 #define HF_LOCKFILE_IDLE_MAX 128
 
-/* In microseconds: see hf__lockfile_current(). */
+/* In microseconds: see hf__file_lockfile_current(). */
 #define HF_LOCKFILE_AGAIN_US 4
 #define HF_LOCKFILE_LOOK_US 50
 
@@ -49,29 +49,31 @@ struct lockfiles {
 };
 
 /* Empty, and without a directory: dir_fd and mode are for the caller to set. */
-void hf__lockfiles_init(struct lockfiles *files);
+void hf__file_lockfiles_init(struct lockfiles *files);
 
 /* Closes everything, the directory too; no blocker may be running (in a forked child
  * none is). */
-void hf__lockfiles_done(struct lockfiles *files);
+void hf__file_lockfiles_done(struct lockfiles *files);
 
 /* An unlocked file for this ticket, from the cache or opened; the ticket's from now on.
- * Errors of hf__dir_open_file(), HF_EREFUSED, HF_ENOMEM. */
-int hf__lockfile_take(struct lockfiles *files, struct hf_ticket *ticket,
-                      struct lockfile **ret_file, hf_error *why);
+ * Errors of hf__file_dir_open_file(), HF_EREFUSED, HF_ENOMEM. */
+int hf__file_lockfile_take(struct lockfiles *files, struct hf_ticket *ticket,
+                           struct lockfile **ret_file, hf_error *why);
 
 /* Gives an unlocked file back to the cache. */
-void hf__lockfile_put(struct lockfiles *files, struct lockfile *file);
+void hf__file_lockfile_put(struct lockfiles *files, struct lockfile *file);
 
 /* Closes the file for good. */
-void hf__lockfile_free(struct lockfile *file);
+void hf__file_lockfile_free(struct lockfile *file);
 
 /* Lets go of the descriptor and opens the path anew. */
-int hf__lockfile_reopen(struct lockfiles *files, struct lockfile *file, hf_error *why);
+int hf__file_lockfile_reopen(struct lockfiles *files, struct lockfile *file,
+                             hf_error *why);
 
 /* Whether the path still leads to the file we have open: a lock on a deleted or
  * replaced file excludes nobody. */
-bool hf__lockfile_look(struct lockfiles *files, struct lockfile *file, int64_t now_us);
+bool hf__file_lockfile_look(struct lockfiles *files, struct lockfile *file,
+                            int64_t now_us);
 
 /*
  * The same when it was just locked, mostly at the price of a comparison, for the look
@@ -82,22 +84,23 @@ bool hf__lockfile_look(struct lockfiles *files, struct lockfile *file, int64_t n
  * within HF_LOCKFILE_LOOK_US. The clock is the wall clock, which the token needs
  * anyway: set back, it makes us look once more.
  */
-static inline bool hf__lockfile_current(struct lockfiles *files, struct lockfile *file,
-                                        int64_t now_us)
+static inline bool hf__file_lockfile_current(struct lockfiles *files,
+                                             struct lockfile *file, int64_t now_us)
 {
     uint64_t idle = (uint64_t)now_us - (uint64_t)file->locked_us;
     uint64_t age = (uint64_t)now_us - (uint64_t)file->seen_us;
 
     file->locked_us = now_us;
     return (idle < HF_LOCKFILE_AGAIN_US && age < HF_LOCKFILE_LOOK_US) ||
-           hf__lockfile_look(files, file, now_us);
+           hf__file_lockfile_look(files, file, now_us);
 }
 
 /* And for letting go of it: a look counts until the coarse clock ticks. */
-static inline bool hf__lockfile_still(struct lockfiles *files, struct lockfile *file)
+static inline bool hf__file_lockfile_still(struct lockfiles *files,
+                                           struct lockfile *file)
 {
     return file->tick == hf__now_coarse() ||
-           hf__lockfile_look(files, file, hf__wall_us());
+           hf__file_lockfile_look(files, file, hf__wall_us());
 }
 
 #endif

@@ -12,7 +12,7 @@ static bool quick_pass(struct file_queue *me, struct hf_ticket *ticket, uint64_t
 {
     struct block_record *r = &block_at(me, ticket_block(ticket))->record;
 
-    if (!hf__quick_mine(me, ticket))
+    if (!hf__file_quick_mine(me, ticket))
         return false;
     uint32_t span = __atomic_load_n(&r->span, __ATOMIC_RELAXED);
     __atomic_store_n(&r->span, span - (uint32_t)(token - r->token), __ATOMIC_RELEASE);
@@ -24,7 +24,7 @@ static bool quick_pass(struct file_queue *me, struct hf_ticket *ticket, uint64_t
 static bool place_pass(struct file_queue *me, struct hf_ticket *ticket, uint64_t token)
 {
     struct region_block *place =
-        hf__place_find(me, ticket_block(ticket), ticket->store[2]);
+        hf__file_place_find(me, ticket_block(ticket), ticket->store[2]);
 
     if (!place || place->place.state != PLACE_GRANTED)
         return false;
@@ -34,17 +34,17 @@ static bool place_pass(struct file_queue *me, struct hf_ticket *ticket, uint64_t
     return true;
 }
 
-bool hf__queue_pass(void *session, struct hf_ticket *ticket, uint64_t token)
+bool hf__file_queue_pass(void *session, struct hf_ticket *ticket, uint64_t token)
 {
     struct file_queue *me = session;
     enum ticket_mode mode = ticket_mode(ticket);
     hf_error why;
 
     if ((mode != TICKET_QUICK && mode != TICKET_PLACE) ||
-        hf__guard_enter(me, &why) != 0)
+        hf__file_guard_enter(me, &why) != 0)
         return false;
     bool passed = mode == TICKET_QUICK ? quick_pass(me, ticket, token)
                                        : place_pass(me, ticket, token);
-    hf__guard_leave(me);
+    hf__file_guard_leave(me);
     return passed;
 }

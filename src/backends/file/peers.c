@@ -65,7 +65,7 @@ static struct queue_peer *peer_of(struct file_queue *me, uint32_t slot)
     return peer;
 }
 
-void hf__peers_close(struct file_queue *me, bool forked)
+void hf__file_peers_close(struct file_queue *me, bool forked)
 {
     for (uint32_t i = 0; me->peers && i < SLOT_COUNT; i++)
         if (me->peers[i].queue)
@@ -84,7 +84,7 @@ static int fifo_open(struct file_queue *me, uint32_t slot, uint32_t gen)
     struct stat st;
     int fd;
 
-    hf__home_fifo(file, slot, gen);
+    hf__file_home_fifo(file, slot, gen);
     fd = openat(me->dir_fd, file, O_RDWR | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
     if (fd >= 0 && (fstat(fd, &st) != 0 || !S_ISFIFO(st.st_mode))) {
         close(fd);
@@ -99,7 +99,7 @@ static void fifo_write(struct region_slot *s, int fd, uint32_t place)
         __atomic_store_n(&s->flood, 1, __ATOMIC_RELEASE);
 }
 
-void hf__peer_wake(struct file_queue *me, uint32_t slot, uint32_t place)
+void hf__file_peer_wake(struct file_queue *me, uint32_t slot, uint32_t place)
 {
     struct region_slot *s = &me->region.slots[slot];
     struct queue_peer *peer;
@@ -145,8 +145,8 @@ static void target_add_place(struct file_queue *me, struct slot_set *seen,
         target_add(me, seen, p->slot);
 }
 
-void hf__peer_note(struct file_queue *me, struct region_block *record,
-                   struct region_block *place)
+void hf__file_peer_note(struct file_queue *me, struct region_block *record,
+                        struct region_block *place)
 {
     const struct block_record *r = &record->record;
     uint64_t word = word_load(&record->word);
@@ -174,7 +174,7 @@ static void dead_reap(struct file_queue *me, const struct queue_target *dead,
 {
     for (uint32_t i = 0; i < count; i++)
         if (me->region.slots[dead[i].slot].gen == dead[i].gen)
-            hf__slot_reap(me, dead[i].slot);
+            hf__file_slot_reap(me, dead[i].slot);
 }
 
 static bool process_over(int fd)
@@ -195,12 +195,12 @@ static void process_ended(void *arg, uint32_t events)
         return; /* meant for an older descriptor with the same number */
     me->host->ops->remove_fd(me->host, peer->process);
     peer->in_loop = false;
-    if (hf__guard_enter(me, &why) != 0) {
-        hf__stake_retry(me);
+    if (hf__file_guard_enter(me, &why) != 0) {
+        hf__file_stake_retry(me);
         return;
     }
     dead_reap(me, &dead, 1);
-    hf__guard_leave(me);
+    hf__file_guard_leave(me);
 }
 
 enum process_answer { PROCESS_LIVES, PROCESS_DEAD, PROCESS_UNKNOWN };
@@ -215,7 +215,7 @@ static enum process_answer process_open(const struct region_slot *s, int *ret_fd
 
     if (fd < 0)
         return errno == ESRCH ? PROCESS_DEAD : PROCESS_UNKNOWN;
-    start = hf__slot_start(pid);
+    start = hf__file_slot_start(pid);
     if (start == __atomic_load_n(&s->start, __ATOMIC_RELAXED)) {
         *ret_fd = fd;
         return PROCESS_LIVES;
@@ -286,14 +286,14 @@ static bool target_dead(struct file_queue *me, const struct queue_target *target
     if (space && space == me->space && __atomic_load_n(&s->start, __ATOMIC_RELAXED))
         answer = process_check(me, target, stay);
     if ((answer == PROCESS_UNKNOWN || !stay || me->thorough) &&
-        !hf__slot_locked(me, target->slot))
+        !hf__file_slot_locked(me, target->slot))
         answer = PROCESS_DEAD;
     if (answer == PROCESS_UNKNOWN)
         me->target_poll = true;
     return answer == PROCESS_DEAD;
 }
 
-bool hf__peer_check(struct file_queue *me, bool stay)
+bool hf__file_peer_check(struct file_queue *me, bool stay)
 {
     uint32_t count = 0;
     hf_error why;
@@ -304,11 +304,11 @@ bool hf__peer_check(struct file_queue *me, bool stay)
     me->target_count = 0;
     if (count == 0)
         return false;
-    if (hf__guard_enter(me, &why) != 0) {
-        hf__stake_retry(me);
+    if (hf__file_guard_enter(me, &why) != 0) {
+        hf__file_stake_retry(me);
         return false;
     }
     dead_reap(me, me->targets, count);
-    hf__guard_leave(me);
+    hf__file_guard_leave(me);
     return true;
 }

@@ -5,7 +5,7 @@
  * Places stand in one list per record, granted ones in front, the others by arrival. A
  * lock is also taken through the word of its record alone (a quick hold, tickets.c), so
  * every function here first seizes the word: it is then SLOW, and ours, or HELD, and
- * its owner may at most drop it meanwhile. After a change hf__record_settle() decides
+ * its owner may at most drop it meanwhile. After a change hf__file_record_settle() decides
  * who is next and sets the word to what became of it.
  *
  * A free lock with waiters is passed on in one of two ways. Strictly: the first in line
@@ -24,7 +24,7 @@
 /* ---- Words ----------------------------------------------------------------------- */
 
 /* The holder writes these while we read them; the turn tells whether they are whole. */
-bool hf__quick_read(const struct region_block *record, struct quick_hold *ret_hold)
+bool hf__file_quick_read(const struct region_block *record, struct quick_hold *ret_hold)
 {
     const struct block_record *r = &record->record;
     uint64_t word = word_load(&record->word);
@@ -44,7 +44,7 @@ bool hf__quick_read(const struct region_block *record, struct quick_hold *ret_ho
     return ((word_load(&record->word) ^ word) & ~WORD_QUEUE) == 0;
 }
 
-uint64_t hf__record_seize(struct region_block *record)
+uint64_t hf__file_record_seize(struct region_block *record)
 {
     uint64_t word = word_load(&record->word);
 
@@ -56,17 +56,17 @@ uint64_t hf__record_seize(struct region_block *record)
     return word;
 }
 
-uint64_t hf__record_freeze(struct region_block *record)
+uint64_t hf__file_record_freeze(struct region_block *record)
 {
     for (;;) {
-        uint64_t word = hf__record_seize(record);
+        uint64_t word = hf__file_record_seize(record);
         if (!(word & WORD_HELD) ||
             word_swap(&record->word, &word, word | WORD_IMPATIENT))
             return word;
     }
 }
 
-void hf__record_drop(struct region_block *record)
+void hf__file_record_drop(struct region_block *record)
 {
     uint64_t word = word_load(&record->word);
 
@@ -150,8 +150,8 @@ static void granted_count(struct block_record *r, const struct block_place *p)
 
 /* ---- Places ---------------------------------------------------------------------- */
 
-struct region_block *hf__place_find(const struct file_queue *me, uint32_t block,
-                                    uint64_t seq)
+struct region_block *hf__file_place_find(const struct file_queue *me, uint32_t block,
+                                         uint64_t seq)
 {
     struct region_block *place = block_at(me, block);
     bool ours = place->type == BLOCK_PLACE && place->place.state != PLACE_NONE &&
@@ -159,7 +159,7 @@ struct region_block *hf__place_find(const struct file_queue *me, uint32_t block,
     return ours ? place : NULL;
 }
 
-struct hf_grant hf__place_grant(const struct region_block *place)
+struct hf_grant hf__file_place_grant(const struct region_block *place)
 {
     const struct block_place *p = &place->place;
 
@@ -196,8 +196,8 @@ static void place_fill(struct file_queue *me, struct block_place *p,
     memcpy(p->note, wish->note, strnlen(wish->note, HF_NOTE_MAX));
 }
 
-void hf__place_put(struct file_queue *me, struct region_block *block,
-                   struct region_block *record, const struct place_wish *wish)
+void hf__file_place_put(struct file_queue *me, struct region_block *block,
+                        struct region_block *record, const struct place_wish *wish)
 {
     struct block_record *r = &record->record;
     struct block_place *p = &block->place;
@@ -206,7 +206,7 @@ void hf__place_put(struct file_queue *me, struct region_block *block,
     if (wish->state == PLACE_GRANTED) {
         p->flags |= PLACE_TOLD;
         if (p->token == 0)
-            p->token = hf__region_draw(&me->region, p->span);
+            p->token = hf__file_region_draw(&me->region, p->span);
         newest_raise(r, p);
     }
     __atomic_store_n(&block->type, BLOCK_PLACE, __ATOMIC_RELEASE);
@@ -234,7 +234,7 @@ static void waiting_uncount(struct block_record *r, struct region_block *place,
     r->strict -= !kind_passes(place->place.kind);
 }
 
-void hf__place_remove(struct file_queue *me, struct region_block *place)
+void hf__file_place_remove(struct file_queue *me, struct region_block *place)
 {
     struct block_place *p = &place->place;
     struct block_record *r = &block_at(me, p->record)->record;
@@ -252,24 +252,24 @@ void hf__place_remove(struct file_queue *me, struct region_block *place)
     }
     if (p->slot == me->slot && p->slot_gen == me->slot_gen)
         me->held--;
-    hf__table_free(me, place);
+    hf__file_table_free(me, place);
 }
 
 static void place_wake(struct file_queue *me, uint32_t index)
 {
     if (index)
-        hf__peer_wake(me, block_at(me, index)->place.slot, index);
+        hf__file_peer_wake(me, block_at(me, index)->place.slot, index);
 }
 
-void hf__place_end(struct file_queue *me, struct region_block *place)
+void hf__file_place_end(struct file_queue *me, struct region_block *place)
 {
     struct region_block *record = block_at(me, place->place.record);
     uint32_t behind = place->place.state == PLACE_WAITING ? place->next : 0;
 
-    hf__record_seize(record);
-    hf__place_remove(me, place);
+    hf__file_record_seize(record);
+    hf__file_place_remove(me, place);
     place_wake(me, behind);
-    hf__record_settle(me, record);
+    hf__file_record_settle(me, record);
 }
 
 static bool place_has_owner(const struct file_queue *me, const struct block_place *p)
@@ -277,14 +277,14 @@ static bool place_has_owner(const struct file_queue *me, const struct block_plac
     return me->region.slots[p->slot].gen == p->slot_gen;
 }
 
-void hf__place_lose(struct file_queue *me, struct region_block *place)
+void hf__file_place_lose(struct file_queue *me, struct region_block *place)
 {
     uint32_t slot = place->place.slot;
     bool owned = place_has_owner(me, &place->place);
 
-    hf__place_end(me, place);
+    hf__file_place_end(me, place);
     if (owned)
-        hf__peer_wake(me, slot, 0);
+        hf__file_peer_wake(me, slot, 0);
 }
 
 /* ---- Admission ------------------------------------------------------------------- */
@@ -294,7 +294,7 @@ static void place_grant(struct file_queue *me, struct block_record *r,
 {
     struct block_place *p = &place->place;
 
-    p->token = hf__region_draw(&me->region, p->span);
+    p->token = hf__file_region_draw(&me->region, p->span);
     newest_raise(r, p);
     p->since = hf__now_coarse();
     p->expires = p->ttl ? queue_now(me) + p->ttl : HF_NEVER;
@@ -308,7 +308,7 @@ static void place_grant(struct file_queue *me, struct block_record *r,
 
 /* With several holders the new first in line has to watch all of them, not only the one
  * that stood before it, hence the last wake-up. */
-void hf__record_admit(struct file_queue *me, struct region_block *record)
+void hf__file_record_admit(struct file_queue *me, struct region_block *record)
 {
     struct block_record *r = &record->record;
     uint32_t first = r->first_waiting;
@@ -324,7 +324,7 @@ void hf__record_admit(struct file_queue *me, struct region_block *record)
         place_wake(me, r->first_waiting);
 }
 
-void hf__record_open(struct file_queue *me, struct region_block *record)
+void hf__file_record_open(struct file_queue *me, struct region_block *record)
 {
     while (record->record.first_waiting)
         place_grant(me, &record->record, block_at(me, record->record.first_waiting));
@@ -348,7 +348,7 @@ static void settle_slow(struct file_queue *me, struct region_block *record,
     uint64_t flags = queue_flags(r, word);
 
     if (r->waiting && (r->granted || (flags & WORD_IMPATIENT))) {
-        hf__record_admit(me, record);
+        hf__file_record_admit(me, record);
         flags = queue_flags(r, word);
     }
     if (r->granted || r->strict) {
@@ -366,10 +366,10 @@ static void settle_slow(struct file_queue *me, struct region_block *record,
     guard_step();
 }
 
-void hf__record_settle(struct file_queue *me, struct region_block *record)
+void hf__file_record_settle(struct file_queue *me, struct region_block *record)
 {
     for (;;) {
-        uint64_t word = hf__record_seize(record);
+        uint64_t word = hf__file_record_seize(record);
         if (!(word & WORD_HELD)) {
             settle_slow(me, record, word);
             return;
@@ -401,7 +401,7 @@ static struct region_block *lease_over(struct file_queue *me, struct block_recor
     return NULL;
 }
 
-void hf__record_expire(struct file_queue *me, struct region_block *record)
+void hf__file_record_expire(struct file_queue *me, struct region_block *record)
 {
     struct block_record *r = &record->record;
     struct region_block *place;
@@ -412,5 +412,5 @@ void hf__record_expire(struct file_queue *me, struct region_block *record)
     if (r->soonest > now)
         return;
     while ((place = lease_over(me, r, now)))
-        hf__place_lose(me, place);
+        hf__file_place_lose(me, place);
 }

@@ -40,10 +40,10 @@ static void queue_init(struct file_queue *me, struct hf_host *host)
 /* What open() has, but the directory of the user. */
 static void files_close(struct file_queue *me, bool forked)
 {
-    hf__slot_close(me, forked);
+    hf__file_slot_close(me, forked);
     if (me->fifo_fd >= 0)
         close(me->fifo_fd);
-    hf__region_close(&me->region);
+    hf__file_region_close(&me->region);
     if (me->dir_fd >= 0)
         close(me->dir_fd);
     me->fifo_fd = me->dir_fd = -1;
@@ -51,14 +51,14 @@ static void files_close(struct file_queue *me, bool forked)
 
 static int files_open(struct file_queue *me, hf_error *why)
 {
-    int rc = hf__home_open(me->top_fd, me->mode, &me->dir_fd, &me->home_made, why);
+    int rc = hf__file_home_open(me->top_fd, me->mode, &me->dir_fd, &me->home_made, why);
 
     if (rc != 0)
         return rc;
     (void)flock(me->dir_fd, LOCK_SH | LOCK_NB); /* so that cleaners of /tmp skip it */
-    rc = hf__region_open(&me->region, me->dir_fd, me->mode, me->open_until, why);
+    rc = hf__file_region_open(&me->region, me->dir_fd, me->mode, me->open_until, why);
     if (rc == 0)
-        rc = hf__slot_claim(me, why);
+        rc = hf__file_slot_claim(me, why);
     return rc;
 }
 
@@ -66,8 +66,8 @@ static int files_open(struct file_queue *me, hf_error *why)
  * then what open() found says nothing. */
 static bool files_gone(const struct file_queue *me)
 {
-    return hf__home_gone(me->dir_fd) ||
-           (me->region.fd >= 0 && !hf__region_there(&me->region, me->dir_fd));
+    return hf__file_home_gone(me->dir_fd) ||
+           (me->region.fd >= 0 && !hf__file_region_there(&me->region, me->dir_fd));
 }
 
 /* The files may be removed while we open them, by a session that came to look (slots.c)
@@ -79,7 +79,7 @@ static int files_open_surely(struct file_queue *me, hf_error *why)
 
         if (!files_gone(me))
             return rc;
-        hf__slot_leave(me);
+        hf__file_slot_leave(me);
         files_close(me, false);
     }
     return hf__fail(why, HF_ESYSTEM, "somebody keeps removing the state file");
@@ -93,9 +93,9 @@ static int queue_open(void *session, struct hf_host *host, const struct hf_url *
 
     queue_init(me, host);
     me->open_until = hf__now() + host->request_ns;
-    rc = hf__dir_mode(url, &me->mode, why);
+    rc = hf__file_dir_mode(url, &me->mode, why);
     if (rc == 0)
-        rc = hf__dir_open(url->path, &me->top_fd, why);
+        rc = hf__file_dir_open(url->path, &me->top_fd, why);
     if (rc == 0)
         rc = files_open_surely(me, why);
     if (rc == 0)
@@ -111,7 +111,7 @@ static void stakes_free(struct file_queue *me, bool forked)
     while ((link = hf__list_first(&me->stakes))) {
         struct queue_stake *stake = HF_CONTAINER(link, struct queue_stake, link);
         if (!forked) {
-            hf__stake_free(stake);
+            hf__file_stake_free(stake);
             continue;
         }
         me->host->ops->stop_timer(me->host, &stake->timer); /* our own memory */
@@ -132,12 +132,12 @@ static void queue_close(void *session, bool forked)
     if (me->fifo_fd >= 0 && !forked)
         me->host->ops->remove_fd(me->host, me->fifo_fd);
     if (!forked)
-        hf__slot_leave(me);
+        hf__file_slot_leave(me);
     stakes_free(me, forked);
-    hf__peers_close(me, forked);
+    hf__file_peers_close(me, forked);
     files_close(me, forked);
     if (me->effaced && me->home_made)
-        hf__home_remove(me->top_fd);
+        hf__file_home_remove(me->top_fd);
     if (me->top_fd >= 0)
         close(me->top_fd);
 }
@@ -148,17 +148,17 @@ static const struct {
     queue_verb *run;
     bool guarded;
 } verbs[] = {
-    [HF_LATCH_SET] = { hf__queue_latch_set, true },
-    [HF_LATCH_GET] = { hf__queue_latch_get, true },
-    [HF_LATCH_DOWN] = { hf__queue_latch_down, true },
-    [HF_CELL_GET] = { hf__queue_cell_get, false },
-    [HF_CELL_SET] = { hf__queue_cell_set, false },
-    [HF_INSPECT] = { hf__queue_inspect, false },
-    [HF_EVICT] = { hf__queue_evict, true },
-    [HF_REVOKE] = { hf__queue_revoke, true },
-    [HF_DOWNGRADE] = { hf__queue_downgrade, true },
-    [HF_ADOPT] = { hf__queue_adopt, true },
-    [HF_DIAGNOSE] = { hf__queue_diagnose, false },
+    [HF_LATCH_SET] = { hf__file_queue_latch_set, true },
+    [HF_LATCH_GET] = { hf__file_queue_latch_get, true },
+    [HF_LATCH_DOWN] = { hf__file_queue_latch_down, true },
+    [HF_CELL_GET] = { hf__file_queue_cell_get, false },
+    [HF_CELL_SET] = { hf__file_queue_cell_set, false },
+    [HF_INSPECT] = { hf__file_queue_inspect, false },
+    [HF_EVICT] = { hf__file_queue_evict, true },
+    [HF_REVOKE] = { hf__file_queue_revoke, true },
+    [HF_DOWNGRADE] = { hf__file_queue_downgrade, true },
+    [HF_ADOPT] = { hf__file_queue_adopt, true },
+    [HF_DIAGNOSE] = { hf__file_queue_diagnose, false },
 };
 
 static int queue_run(struct file_queue *me, struct hf_request *request, hf_error *why)
@@ -170,11 +170,11 @@ static int queue_run(struct file_queue *me, struct hf_request *request, hf_error
         return hf__fail_code(why, HF_EUNSUPPORTED);
     if (!verbs[verb].guarded)
         return verbs[verb].run(me, request, why);
-    rc = hf__guard_enter(me, why);
+    rc = hf__file_guard_enter(me, why);
     if (rc != 0)
         return rc;
     rc = verbs[verb].run(me, request, why);
-    hf__guard_leave(me);
+    hf__file_guard_leave(me);
     return rc;
 }
 
@@ -199,7 +199,7 @@ static bool request_put_off(struct file_queue *me, struct hf_request *request)
     if (!request->store[1])
         request->store[1] = (uint64_t)(hf__now() + me->host->request_ns / 4 * 3);
     if (me->guard_stopped || hf__now() >= (int64_t)request->store[1] ||
-        !hf__stake_retry(me))
+        !hf__file_stake_retry(me))
         return false;
     request_append(me, request);
     return true;
@@ -222,7 +222,7 @@ static void queue_ask(void *session, struct hf_request *request)
     me->host->ops->answered(me->host, request, rc, rc ? &why : NULL);
 }
 
-void hf__queue_resume(struct file_queue *me)
+void hf__file_queue_resume(struct file_queue *me)
 {
     struct hf_request *request = me->put_off;
 
@@ -258,7 +258,7 @@ static void queue_forget(void *session, const void *ticket_or_request)
     for (HF_EACH(link, &me->stakes)) {
         struct queue_stake *stake = HF_CONTAINER(link, struct queue_stake, link);
         if (stake->ticket == ticket_or_request) {
-            hf__stake_free(stake);
+            hf__file_stake_free(stake);
             return;
         }
     }
@@ -271,11 +271,11 @@ const struct hf_backend hf__file_queue = {
     .session_size = sizeof(struct file_queue),
     .open = queue_open,
     .close = queue_close,
-    .attempt = hf__queue_attempt,
-    .withdraw = hf__queue_withdraw,
-    .renew = hf__queue_renew,
-    .interest = hf__queue_interest,
+    .attempt = hf__file_queue_attempt,
+    .withdraw = hf__file_queue_withdraw,
+    .renew = hf__file_queue_renew,
+    .interest = hf__file_queue_interest,
     .ask = queue_ask,
     .forget = queue_forget,
-    .pass = hf__queue_pass,
+    .pass = hf__file_queue_pass,
 };

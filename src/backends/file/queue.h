@@ -16,8 +16,8 @@
  *   latches.c cells.c inspect.c repair.c diagnose.c  the seam: ask
  *   queue.c             the seam: open, close, the table of functions
  *
- * `me` is always this session. "In the guard" means between hf__guard_enter() and
- * hf__guard_leave(); the host is answered outside of it.
+ * `me` is always this session. "In the guard" means between hf__file_guard_enter() and
+ * hf__file_guard_leave(); the host is answered outside of it.
  */
 #ifndef HF_FILE_QUEUE_H
 #define HF_FILE_QUEUE_H
@@ -199,21 +199,21 @@ static inline struct queue_stake *ticket_stake(const struct hf_ticket *ticket)
 /* ---- table.c: in the guard ------------------------------------------------------- */
 
 /* A block that is still BLOCK_FREE by type, or NULL: HF_EFULL, HF_ESYSTEM. */
-struct region_block *hf__table_alloc(struct file_queue *me, hf_error *why);
-void hf__table_free(struct file_queue *me, struct region_block *block);
+struct region_block *hf__file_table_alloc(struct file_queue *me, hf_error *why);
+void hf__file_table_free(struct file_queue *me, struct region_block *block);
 
-struct region_block *hf__table_find(struct file_queue *me, const char *name,
-                                    uint32_t len, uint32_t hash);
+struct region_block *hf__file_table_find(struct file_queue *me, const char *name,
+                                         uint32_t len, uint32_t hash);
 
 /* Finds or makes the record of a name, as one of `kind` and `limit`. HF_EMISMATCH. */
-int hf__table_get(struct file_queue *me, const char *name, uint32_t len, uint32_t hash,
-                  int32_t kind, uint32_t limit, struct region_block **ret_record,
-                  hf_error *why);
+int hf__file_table_get(struct file_queue *me, const char *name, uint32_t len,
+                       uint32_t hash, int32_t kind, uint32_t limit,
+                       struct region_block **ret_record, hf_error *why);
 
 /* The name of a record; `out` has room for HF_NAME_MAX + 1. */
-void hf__table_name(const struct file_queue *me, const struct region_block *record,
-                    char *out);
-void hf__table_chain(struct file_queue *me, struct region_block *record);
+void hf__file_table_name(const struct file_queue *me, const struct region_block *record,
+                         char *out);
+void hf__file_table_chain(struct file_queue *me, struct region_block *record);
 
 /* ---- places.c: in the guard ------------------------------------------------------ */
 
@@ -226,33 +226,34 @@ struct quick_hold {
     int32_t kind;
     uint32_t slot;
 };
-bool hf__quick_read(const struct region_block *record, struct quick_hold *ret_hold);
+bool hf__file_quick_read(const struct region_block *record,
+                         struct quick_hold *ret_hold);
 
 /* Keeps others out of the word: it is then HELD (by a quick hold) or SLOW. `freeze`
  * does the same and makes a quick holder come to the guard for its release. */
-uint64_t hf__record_seize(struct region_block *record);
-uint64_t hf__record_freeze(struct region_block *record);
+uint64_t hf__file_record_seize(struct region_block *record);
+uint64_t hf__file_record_freeze(struct region_block *record);
 
 /* After every change: passes the lock on, and sets the word. */
-void hf__record_settle(struct file_queue *me, struct region_block *record);
+void hf__file_record_settle(struct file_queue *me, struct region_block *record);
 
 /* Lets in waiting places, in order; the word is SLOW. */
-void hf__record_admit(struct file_queue *me, struct region_block *record);
+void hf__file_record_admit(struct file_queue *me, struct region_block *record);
 
 /* The same for all of them, whatever the rule: a latch opens. */
-void hf__record_open(struct file_queue *me, struct region_block *record);
+void hf__file_record_open(struct file_queue *me, struct region_block *record);
 
 /* Takes the quick hold away; to be settled. */
-void hf__record_drop(struct region_block *record);
+void hf__file_record_drop(struct region_block *record);
 
 /* Removes leases that are over, and settles if there was one. */
-void hf__record_expire(struct file_queue *me, struct region_block *record);
+void hf__file_record_expire(struct file_queue *me, struct region_block *record);
 
 /* The place at `block` if it is the one that arrived as number `seq`, or NULL. */
-struct region_block *hf__place_find(const struct file_queue *me, uint32_t block,
-                                    uint64_t seq);
+struct region_block *hf__file_place_find(const struct file_queue *me, uint32_t block,
+                                         uint64_t seq);
 
-struct hf_grant hf__place_grant(const struct region_block *place);
+struct hf_grant hf__file_place_grant(const struct region_block *place);
 
 /* Fills `block` in and puts it into the queue of `record`. A granted one needs a token
  * (0: draw one). Nothing is settled. */
@@ -267,59 +268,59 @@ struct place_wish {
     int64_t expires;
     const char *note;
 };
-void hf__place_put(struct file_queue *me, struct region_block *block,
-                   struct region_block *record, const struct place_wish *wish);
+void hf__file_place_put(struct file_queue *me, struct region_block *block,
+                        struct region_block *record, const struct place_wish *wish);
 
 /* Takes a place away, wakes who stood behind it, and settles. `remove` only takes it
  * away. `lose` also tells its session. */
-void hf__place_remove(struct file_queue *me, struct region_block *place);
-void hf__place_end(struct file_queue *me, struct region_block *place);
-void hf__place_lose(struct file_queue *me, struct region_block *place);
+void hf__file_place_remove(struct file_queue *me, struct region_block *place);
+void hf__file_place_end(struct file_queue *me, struct region_block *place);
+void hf__file_place_lose(struct file_queue *me, struct region_block *place);
 
 /* ---- slots.c --------------------------------------------------------------------- */
 
-int hf__slot_claim(struct file_queue *me, hf_error *why);
-void hf__slot_leave(struct file_queue *me);
+int hf__file_slot_claim(struct file_queue *me, hf_error *why);
+void hf__file_slot_leave(struct file_queue *me);
 
 /* Outside the guard: cleans up after all sessions that are gone. */
-void hf__slots_sweep(struct file_queue *me);
+void hf__file_slots_sweep(struct file_queue *me);
 
 /* In the guard: removes what a session that is gone left behind. */
-void hf__slot_reap(struct file_queue *me, uint32_t slot);
+void hf__file_slot_reap(struct file_queue *me, uint32_t slot);
 
 /* Whether the lock of a session's byte in `live` is still there. */
-bool hf__slot_locked(const struct file_queue *me, uint32_t slot);
+bool hf__file_slot_locked(const struct file_queue *me, uint32_t slot);
 
-void hf__slot_close(struct file_queue *me, bool forked);
+void hf__file_slot_close(struct file_queue *me, bool forked);
 
 /* Start time of a process from /proc; 0 if it cannot be known. */
-uint64_t hf__slot_start(int32_t pid);
+uint64_t hf__file_slot_start(int32_t pid);
 
 /* ---- peers.c --------------------------------------------------------------------- */
 
 /* In the guard: wakes a session about one of its places, or (0) about all it has. */
-void hf__peer_wake(struct file_queue *me, uint32_t slot, uint32_t place);
+void hf__file_peer_wake(struct file_queue *me, uint32_t slot, uint32_t place);
 
 /* In the guard: note whom this place depends on. Afterwards, outside: look after them;
  * true if somebody was found dead and his places are gone. `stay` keeps watching. */
-void hf__peer_note(struct file_queue *me, struct region_block *record,
-                   struct region_block *place);
-bool hf__peer_check(struct file_queue *me, bool stay);
-void hf__peers_close(struct file_queue *me, bool forked);
+void hf__file_peer_note(struct file_queue *me, struct region_block *record,
+                        struct region_block *place);
+bool hf__file_peer_check(struct file_queue *me, bool stay);
+void hf__file_peers_close(struct file_queue *me, bool forked);
 
 /* ---- evictions.c ----------------------------------------------------------------- */
 
 /* In the guard: a hold has been evicted, by us. And: one of ours is gone, so say who
  * evicted it, if that is known. */
-void hf__eviction_note(struct file_queue *me, const struct hf_id *id);
-void hf__eviction_tell(struct file_queue *me, struct hf_ticket *ticket);
+void hf__file_eviction_note(struct file_queue *me, const struct hf_id *id);
+void hf__file_eviction_tell(struct file_queue *me, struct hf_ticket *ticket);
 
 /* ---- stakes.c -------------------------------------------------------------------- */
 
 /* Makes our FIFO, so that others can wake us. HF_ENOMEM, HF_ESYSTEM. */
-int hf__stake_listen(struct file_queue *me, hf_error *why);
-struct queue_stake *hf__stake_new(struct file_queue *me, struct hf_ticket *ticket);
-void hf__stake_free(struct queue_stake *stake);
+int hf__file_stake_listen(struct file_queue *me, hf_error *why);
+struct queue_stake *hf__file_stake_new(struct file_queue *me, struct hf_ticket *ticket);
+void hf__file_stake_free(struct queue_stake *stake);
 
 /*
  * Looks whether a waiting ticket is in by now. `peek`, in the guard, finds out (`came`:
@@ -331,44 +332,46 @@ struct stake_news {
     struct hf_grant grant;
     int64_t again; /* when a lease in front of it ends */
 };
-struct stake_news hf__stake_peek(struct queue_stake *stake, bool came);
-bool hf__stake_tell(struct queue_stake *stake, struct stake_news news);
-bool hf__stake_look(struct queue_stake *stake, bool came);
-void hf__stake_mind(struct queue_stake *stake);
-void hf__stake_look_all(struct file_queue *me);
+struct stake_news hf__file_stake_peek(struct queue_stake *stake, bool came);
+bool hf__file_stake_tell(struct queue_stake *stake, struct stake_news news);
+bool hf__file_stake_look(struct queue_stake *stake, bool came);
+void hf__file_stake_mind(struct queue_stake *stake);
+void hf__file_stake_look_all(struct file_queue *me);
 /* Has everything looked at again a little later. False: no memory for the timer, which
  * cannot be if something waits already. */
-bool hf__stake_retry(struct file_queue *me);
+bool hf__file_stake_retry(struct file_queue *me);
 
 /* ---- tickets.c ------------------------------------------------------------------- */
 
 /* Whether the quick hold of a ticket is still ours. */
-bool hf__quick_mine(const struct file_queue *me, const struct hf_ticket *ticket);
+bool hf__file_quick_mine(const struct file_queue *me, const struct hf_ticket *ticket);
 
-void hf__queue_attempt(void *session, struct hf_ticket *ticket);
-void hf__queue_withdraw(void *session, struct hf_ticket *ticket);
-void hf__queue_renew(void *session, struct hf_ticket *const *tickets, size_t count,
-                     enum hf_renew_mode mode);
-void hf__queue_interest(void *session, struct hf_ticket *ticket);
-bool hf__queue_pass(void *session, struct hf_ticket *ticket, uint64_t token);
+void hf__file_queue_attempt(void *session, struct hf_ticket *ticket);
+void hf__file_queue_withdraw(void *session, struct hf_ticket *ticket);
+void hf__file_queue_renew(void *session, struct hf_ticket *const *tickets, size_t count,
+                          enum hf_renew_mode mode);
+void hf__file_queue_interest(void *session, struct hf_ticket *ticket);
+bool hf__file_queue_pass(void *session, struct hf_ticket *ticket, uint64_t token);
 
 /* ---- Requests -------------------------------------------------------------------- */
 
 /* Requests that found the guard busy are run again. */
-void hf__queue_resume(struct file_queue *me);
+void hf__file_queue_resume(struct file_queue *me);
 
 typedef int queue_verb(struct file_queue *me, struct hf_request *request,
                        hf_error *why);
 
 /* In the guard. */
-queue_verb hf__queue_latch_set, hf__queue_latch_get, hf__queue_latch_down;
-queue_verb hf__queue_evict, hf__queue_revoke, hf__queue_downgrade, hf__queue_adopt;
+queue_verb hf__file_queue_latch_set, hf__file_queue_latch_get,
+    hf__file_queue_latch_down;
+queue_verb hf__file_queue_evict, hf__file_queue_revoke, hf__file_queue_downgrade,
+    hf__file_queue_adopt;
 
 /* Whether a name has the file of a cell. */
-bool hf__cell_exists(const struct file_queue *me, const char *name, uint32_t len);
+bool hf__file_cell_exists(const struct file_queue *me, const char *name, uint32_t len);
 
 /* Outside; they enter it themselves. */
-queue_verb hf__queue_cell_get, hf__queue_cell_set, hf__queue_inspect;
-queue_verb hf__queue_diagnose;
+queue_verb hf__file_queue_cell_get, hf__file_queue_cell_set, hf__file_queue_inspect;
+queue_verb hf__file_queue_diagnose;
 
 #endif

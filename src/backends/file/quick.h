@@ -6,7 +6,7 @@
  * An exclusive ticket without lease and note takes the word with one compare-exchange,
  * draws a token, writes down who it is, and is in; it gives the lock up with another.
  * No system call, no guard. What the record says of a quick hold is written after the
- * word was taken, `turn` last; whoever reads it (hf__quick_read) compares the turn.
+ * word was taken, `turn` last; whoever reads it (hf__file_quick_read) compares the turn.
  *
  * To come this way one has to know where the record is. Core hands on the hint of the
  * last ticket of a name, and each session remembers some names by itself; a stale
@@ -40,7 +40,7 @@ static inline uint64_t quick_token(struct file_queue *me, struct block_record *r
         if (token <= newest)
             me->streak = 0;
         uint32_t ahead = me->streak < STOCK_MAX ? me->streak + 1 : STOCK_MAX;
-        token = hf__region_draw(&me->region, span * ahead);
+        token = hf__file_region_draw(&me->region, span * ahead);
         me->stock_end = token + (uint64_t)span * ahead;
     }
     me->streak++;

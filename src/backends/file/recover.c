@@ -83,9 +83,9 @@ static void records_reset(struct file_queue *me)
         }
         ids_mark(me, &block->record);
         record_reset(&block->record);
-        __atomic_store_n(&block->record.newest, hf__region_newest(&me->region),
+        __atomic_store_n(&block->record.newest, hf__file_region_newest(&me->region),
                          __ATOMIC_RELAXED);
-        hf__table_chain(me, block);
+        hf__file_table_chain(me, block);
     }
 }
 
@@ -219,12 +219,12 @@ static void records_settle(struct file_queue *me)
         if (block->type != BLOCK_RECORD)
             continue;
         if (block->record.granted)
-            hf__record_drop(block);
-        hf__record_settle(me, block);
+            hf__file_record_drop(block);
+        hf__file_record_settle(me, block);
     }
 }
 
-void hf__guard_recover(struct file_queue *me)
+void hf__file_guard_recover(struct file_queue *me)
 {
     me->region.head->recoveries++;
     marks_clear(me);
@@ -237,5 +237,5 @@ void hf__guard_recover(struct file_queue *me)
     records_settle(me);
     for (uint32_t i = 0; i < SLOT_COUNT; i++)
         if (me->region.slots[i].state == SLOT_USED)
-            hf__peer_wake(me, i, 0);
+            hf__file_peer_wake(me, i, 0);
 }

@@ -71,7 +71,7 @@ static int boot_read(unsigned char boot[16], hf_error *why)
     if (fd >= 0)
         close(fd);
     if (got < 0 && sys != ENOENT)
-        return hf__fail_sys(why, hf__dir_code(sys), sys,
+        return hf__fail_sys(why, hf__file_dir_code(sys), sys,
                             "the boot id of this host cannot be read");
     for (ssize_t i = 0; i < got && count < sizeof(hex); i++)
         if (text[i] != '-')
@@ -105,11 +105,11 @@ static int file_extend(int fd, off_t from, off_t to, hf_error *why)
         while (sys == EINTR);
     if (sys == 0)
         return 0;
-    return hf__fail_sys(why, sys == EFBIG ? HF_EFULL : hf__dir_code(sys), sys,
+    return hf__fail_sys(why, sys == EFBIG ? HF_EFULL : hf__file_dir_code(sys), sys,
                         "the state file cannot grow to %lld bytes", (long long)to);
 }
 
-int hf__region_grow(struct region *region, hf_error *why)
+int hf__file_region_grow(struct region *region, hf_error *why)
 {
     struct region_head *head = region->head;
     uint32_t count = head->block_count;
@@ -124,7 +124,7 @@ int hf__region_grow(struct region *region, hf_error *why)
     return rc;
 }
 
-void hf__region_raise(struct region *region, uint64_t end)
+void hf__file_region_raise(struct region *region, uint64_t end)
 {
     struct region_head *head = region->head;
     uint64_t ceiling = end + CEILING_STEP;
@@ -166,7 +166,7 @@ static void head_number(struct region *region, uint64_t ceiling)
 
     head->next_token = ceiling > wall ? ceiling : wall;
     head->ceiling = 0;
-    hf__region_raise(region, head->next_token);
+    hf__file_region_raise(region, head->next_token);
 }
 
 /*
@@ -193,7 +193,7 @@ static int region_make(struct region *region, int dir_fd, const unsigned char bo
         return rc;
     head_number(region, ceiling);
     region->first_token = ceiling ? 0 : head->next_token;
-    head->cells = hf__home_clean(dir_fd);
+    head->cells = hf__file_home_clean(dir_fd);
     for (uint32_t i = 0; i < SLOT_COUNT; i++)
         region->slots[i].gen = (uint32_t)head->next_token;
     head->version = REGION_VERSION;
@@ -276,7 +276,7 @@ static int region_map(struct region *region, hf_error *why)
                       MAP_SHARED | MAP_NORESERVE, region->fd, 0);
 
     if (base == MAP_FAILED)
-        return hf__fail_sys(why, hf__dir_code(errno), errno,
+        return hf__fail_sys(why, hf__file_dir_code(errno), errno,
                             "the state file cannot be mapped");
     madvise(base, MAP_SIZE, MADV_DONTDUMP);
     region->head = (struct region_head *)(void *)base;
@@ -322,7 +322,7 @@ static int file_open(int dir_fd, mode_t mode, int how, int64_t until, int *ret_f
     int fd, rc;
 
     for (int i = 0; i < OPEN_TRIES; i++) {
-        rc = hf__dir_open_file(dir_fd, HF_HOME_STATE, O_RDWR, mode, &fd, &st, why);
+        rc = hf__file_dir_open_file(dir_fd, HF_HOME_STATE, O_RDWR, mode, &fd, &st, why);
         if (rc != 0)
             return rc;
         if (!owner_is_sane(st.st_uid, mode))
@@ -359,26 +359,26 @@ static int open_locked(struct region *region, int dir_fd, mode_t mode, int how,
         rc = region_prepare(region, dir_fd, size, how == LOCK_EX, why);
     flock(region->fd, LOCK_UN);
     if (rc != 0)
-        hf__region_close(region);
+        hf__file_region_close(region);
     return rc;
 }
 
-int hf__region_open(struct region *region, int dir_fd, mode_t mode, int64_t until,
-                    hf_error *why)
+int hf__file_region_open(struct region *region, int dir_fd, mode_t mode, int64_t until,
+                         hf_error *why)
 {
     int rc = open_locked(region, dir_fd, mode, LOCK_SH, until, why);
 
     return rc == 1 ? open_locked(region, dir_fd, mode, LOCK_EX, until, why) : rc;
 }
 
-bool hf__region_there(const struct region *region, int dir_fd)
+bool hf__file_region_there(const struct region *region, int dir_fd)
 {
     struct stat st;
 
     return fstat(region->fd, &st) == 0 && file_is_there(dir_fd, &st);
 }
 
-bool hf__region_unused(const struct region *region)
+bool hf__file_region_unused(const struct region *region)
 {
     const struct region_head *head = region->head;
 
@@ -386,7 +386,7 @@ bool hf__region_unused(const struct region *region)
            head->high_water == 1 && !head->cells;
 }
 
-void hf__region_close(struct region *region)
+void hf__file_region_close(struct region *region)
 {
     if (region->head)
         munmap(region->head, MAP_SIZE);

@@ -196,35 +196,35 @@ struct region {
 /* Opens, makes or (after a reboot) renews the state file of a directory and maps it;
  * waits for somebody who makes it until a moment of hf__now().
  * HF_ECORRUPT, HF_EUNSUPPORTED, HF_EFULL, HF_EUNREACHABLE, HF_EREFUSED, HF_ESYSTEM. */
-int hf__region_open(struct region *region, int dir_fd, mode_t mode, int64_t until,
-                    hf_error *why);
-void hf__region_close(struct region *region);
+int hf__file_region_open(struct region *region, int dir_fd, mode_t mode, int64_t until,
+                         hf_error *why);
+void hf__file_region_close(struct region *region);
 
 /* Whether its name still leads to the file that we have open. */
-bool hf__region_there(const struct region *region, int dir_fd);
+bool hf__file_region_there(const struct region *region, int dir_fd);
 
 /* Whether we made it and nobody has used it since. In the guard. */
-bool hf__region_unused(const struct region *region);
+bool hf__file_region_unused(const struct region *region);
 
 /* Doubles the room for blocks. In the guard. HF_EFULL, HF_ESYSTEM. */
-int hf__region_grow(struct region *region, hf_error *why);
+int hf__file_region_grow(struct region *region, hf_error *why);
 
 /* Makes numbers up to `end` safe to give out: on disk first. */
-void hf__region_raise(struct region *region, uint64_t end);
+void hf__file_region_raise(struct region *region, uint64_t end);
 
 /* The first of `span` fresh numbers, for a token or a version. */
-static inline uint64_t hf__region_draw(struct region *region, uint32_t span)
+static inline uint64_t hf__file_region_draw(struct region *region, uint32_t span)
 {
     struct region_head *head = region->head;
     uint64_t first = __atomic_fetch_add(&head->next_token, span, __ATOMIC_RELAXED);
     if (__builtin_expect(
             first + span > __atomic_load_n(&head->ceiling, __ATOMIC_ACQUIRE), 0))
-        hf__region_raise(region, first + span);
+        hf__file_region_raise(region, first + span);
     return first;
 }
 
 /* The largest number given out so far, by anybody. */
-static inline uint64_t hf__region_newest(const struct region *region)
+static inline uint64_t hf__file_region_newest(const struct region *region)
 {
     return __atomic_load_n(&region->head->next_token, __ATOMIC_RELAXED) - 1;
 }

@@ -18,10 +18,10 @@ static struct region_block *record_of(struct file_queue *me,
                                       const struct hf_request *request)
 {
     struct region_block *record =
-        hf__table_find(me, request->name, request->name_len, request->name_hash);
+        hf__file_table_find(me, request->name, request->name_len, request->name_hash);
 
     if (record)
-        hf__record_expire(me, record);
+        hf__file_record_expire(me, record);
     return record;
 }
 
@@ -47,27 +47,28 @@ static bool quick_evict(struct file_queue *me, struct region_block *record,
                         uint64_t token)
 {
     struct quick_hold hold;
-    bool ours = (hf__record_freeze(record) & WORD_HELD) &&
-                hf__quick_read(record, &hold) && token == hold.token;
+    bool ours = (hf__file_record_freeze(record) & WORD_HELD) &&
+                hf__file_quick_read(record, &hold) && token == hold.token;
 
     if (ours) {
-        hf__eviction_note(me, &hold.id);
-        hf__record_drop(record);
+        hf__file_eviction_note(me, &hold.id);
+        hf__file_record_drop(record);
     }
-    hf__record_settle(me, record);
+    hf__file_record_settle(me, record);
     if (ours)
-        hf__peer_wake(me, hold.slot, 0);
+        hf__file_peer_wake(me, hold.slot, 0);
     return ours;
 }
 
-int hf__queue_evict(struct file_queue *me, struct hf_request *request, hf_error *why)
+int hf__file_queue_evict(struct file_queue *me, struct hf_request *request,
+                         hf_error *why)
 {
     struct region_block *record = record_of(me, request), *place = NULL;
 
     while (record && (place = granted_next(me, record, place)))
         if (request->number == place->place.token) {
-            hf__eviction_note(me, &place->place.id);
-            hf__place_lose(me, place);
+            hf__file_eviction_note(me, &place->place.id);
+            hf__file_place_lose(me, place);
             return 0;
         }
     if (record && quick_evict(me, record, request->number))
@@ -80,10 +81,10 @@ static bool quick_revoke(struct file_queue *me, struct region_block *record,
 {
     struct quick_hold hold;
 
-    if (!hf__quick_read(record, &hold) || (token && token != hold.token))
+    if (!hf__file_quick_read(record, &hold) || (token && token != hold.token))
         return false;
     record->record.revoked = hold.token;
-    hf__peer_wake(me, hold.slot, 0);
+    hf__file_peer_wake(me, hold.slot, 0);
     return true;
 }
 
@@ -96,11 +97,12 @@ static bool place_revoke(struct file_queue *me, struct region_block *place,
         return false;
     p->flags |= PLACE_REVOKED;
     if (me->region.slots[p->slot].gen == p->slot_gen)
-        hf__peer_wake(me, p->slot, 0);
+        hf__file_peer_wake(me, p->slot, 0);
     return true;
 }
 
-int hf__queue_revoke(struct file_queue *me, struct hf_request *request, hf_error *why)
+int hf__file_queue_revoke(struct file_queue *me, struct hf_request *request,
+                          hf_error *why)
 {
     struct region_block *record = record_of(me, request), *place = NULL;
     bool any = record && quick_revoke(me, record, request->number);
@@ -119,14 +121,14 @@ int hf__queue_revoke(struct file_queue *me, struct hf_request *request, hf_error
 static int hold_move(struct file_queue *me, struct region_block *record,
                      struct place_wish wish, struct hf_ticket *ticket, hf_error *why)
 {
-    struct region_block *block = hf__table_alloc(me, why);
+    struct region_block *block = hf__file_table_alloc(me, why);
 
     if (!block)
         return why->code;
     wish.ticket = ticket;
     wish.state = PLACE_GRANTED;
     wish.expires = ticket->ttl_ns ? queue_now(me) + ticket->ttl_ns : HF_NEVER;
-    hf__place_put(me, block, record, &wish);
+    hf__file_place_put(me, block, record, &wish);
     ticket_set(ticket, TICKET_PLACE, block_index(me, block), 0, block->place.seq);
     return 0;
 }
@@ -147,7 +149,7 @@ static int quick_move(struct file_queue *me, struct region_block *record,
     int rc = hold_move(me, record, wish, ticket, why);
 
     if (rc == 0)
-        hf__record_drop(record);
+        hf__file_record_drop(record);
     return rc;
 }
 
@@ -158,15 +160,15 @@ static int quick_downgrade(struct file_queue *me, struct hf_ticket *ticket,
     struct quick_hold hold;
     int rc;
 
-    if (!hf__quick_mine(me, ticket))
+    if (!hf__file_quick_mine(me, ticket))
         return hf__fail_code(why, HF_ELOST);
-    hf__record_freeze(record);
-    rc = hf__quick_read(record, &hold)
+    hf__file_record_freeze(record);
+    rc = hf__file_quick_read(record, &hold)
              ? quick_move(me, record, &hold, HF_READ, ticket, why)
              : hf__fail_code(why, HF_ELOST);
     if (rc == 0)
         me->held--;
-    hf__record_settle(me, record);
+    hf__file_record_settle(me, record);
     return rc;
 }
 
@@ -176,15 +178,15 @@ static struct region_block *hold_of(struct file_queue *me,
     struct region_block *place = NULL;
 
     if (ticket_mode(ticket) == TICKET_PLACE)
-        place = hf__place_find(me, ticket_block(ticket), ticket->store[2]);
+        place = hf__file_place_find(me, ticket_block(ticket), ticket->store[2]);
     if (place &&
         (place->place.state != PLACE_GRANTED || place->place.expires <= queue_now(me)))
         place = NULL;
     return place;
 }
 
-int hf__queue_downgrade(struct file_queue *me, struct hf_request *request,
-                        hf_error *why)
+int hf__file_queue_downgrade(struct file_queue *me, struct hf_request *request,
+                             hf_error *why)
 {
     struct region_block *place, *record;
 
@@ -200,7 +202,7 @@ int hf__queue_downgrade(struct file_queue *me, struct hf_request *request,
     guard_step();
     record->record.tally.exclusive--;
     record->record.tally.readers++;
-    hf__record_settle(me, record);
+    hf__file_record_settle(me, record);
     return 0;
 }
 
@@ -211,16 +213,16 @@ static int quick_adopt(struct file_queue *me, struct region_block *record,
     struct quick_hold hold;
     int rc = HF_ENOENT;
 
-    if ((hf__record_freeze(record) & WORD_HELD) && hf__quick_read(record, &hold) &&
-        id_same(&hold.id, &request->other) &&
+    if ((hf__file_record_freeze(record) & WORD_HELD) &&
+        hf__file_quick_read(record, &hold) && id_same(&hold.id, &request->other) &&
         token_in(request->number, hold.token, hold.span)) {
         hold.token = request->number;
         hold.span = 1;
         rc = quick_move(me, record, &hold, hold.kind, request->ticket, why);
     }
-    hf__record_settle(me, record);
+    hf__file_record_settle(me, record);
     if (rc == 0)
-        hf__peer_wake(me, hold.slot, 0);
+        hf__file_peer_wake(me, hold.slot, 0);
     return rc;
 }
 
@@ -242,7 +244,7 @@ static int place_adopt(struct file_queue *me, struct region_block *record,
                                        .note = p->note };
             rc = hold_move(me, record, wish, request->ticket, why);
             if (rc == 0)
-                hf__place_lose(me, old);
+                hf__file_place_lose(me, old);
             break;
         }
     return rc;
@@ -273,11 +275,12 @@ static int hold_adopt(struct file_queue *me, struct region_block *record,
         rc = quick_adopt(me, record, request, why);
     waiting = record->record.first_waiting;
     if (rc == 0 && waiting)
-        hf__peer_wake(me, block_at(me, waiting)->place.slot, waiting);
+        hf__file_peer_wake(me, block_at(me, waiting)->place.slot, waiting);
     return rc;
 }
 
-int hf__queue_adopt(struct file_queue *me, struct hf_request *request, hf_error *why)
+int hf__file_queue_adopt(struct file_queue *me, struct hf_request *request,
+                         hf_error *why)
 {
     struct region_block *record = record_of(me, request);
     struct region_block *place = NULL;
@@ -290,7 +293,7 @@ int hf__queue_adopt(struct file_queue *me, struct hf_request *request, hf_error 
     if (place) {
         ticket_set(request->ticket, TICKET_PLACE, block_index(me, place), 0,
                    place->place.seq);
-        request->grant = hf__place_grant(place);
+        request->grant = hf__file_place_grant(place);
         return 0;
     }
     return rc == HF_ENOENT

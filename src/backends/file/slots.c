@@ -66,8 +66,8 @@ static int live_open(struct file_queue *me, struct stat *st, hf_error *why)
 
     pthread_once(&sessions_once, sessions_begin);
     pthread_mutex_lock(&sessions_lock);
-    rc = hf__dir_open_file(me->dir_fd, HF_HOME_LIVE, O_RDWR, me->mode, &me->live_fd, st,
-                           why);
+    rc = hf__file_dir_open_file(me->dir_fd, HF_HOME_LIVE, O_RDWR, me->mode,
+                                &me->live_fd, st, why);
     if (rc == 0)
         hf__list_push_back(&sessions, &me->in_process);
     pthread_mutex_unlock(&sessions_lock);
@@ -84,7 +84,7 @@ static int live_lock(int fd, int command, struct flock *lock, uint32_t slot)
     return fcntl(fd, command, lock);
 }
 
-bool hf__slot_locked(const struct file_queue *me, uint32_t slot)
+bool hf__file_slot_locked(const struct file_queue *me, uint32_t slot)
 {
     struct flock lock;
 
@@ -94,7 +94,7 @@ bool hf__slot_locked(const struct file_queue *me, uint32_t slot)
            lock.l_type != F_UNLCK;
 }
 
-uint64_t hf__slot_start(int32_t pid)
+uint64_t hf__file_slot_start(int32_t pid)
 {
     char path[32], text[1024];
     int fd;
@@ -126,10 +126,10 @@ static void slot_files_remove(const struct file_queue *me, uint32_t slot)
 {
     char file[32];
 
-    hf__home_fifo(file, slot, me->region.slots[slot].gen);
-    hf__home_drop_fifo(me->dir_fd, file);
-    hf__home_tmp(file, slot);
-    hf__home_drop_tmp(me->dir_fd, file);
+    hf__file_home_fifo(file, slot, me->region.slots[slot].gen);
+    hf__file_home_drop_fifo(me->dir_fd, file);
+    hf__file_home_tmp(file, slot);
+    hf__file_home_drop_tmp(me->dir_fd, file);
 }
 
 /* A detached hold stays, if its session ever knew of it. */
@@ -149,16 +149,16 @@ static void blocks_reap(struct file_queue *me, uint32_t slot, uint32_t gen)
         uint64_t word = word_load(&block->word);
 
         if (block->type == BLOCK_PLACE && place_goes(&block->place, slot, gen)) {
-            hf__place_end(me, block);
+            hf__file_place_end(me, block);
         } else if (block->type == BLOCK_RECORD && (word & WORD_HELD) &&
                    word_slot(word) == slot) {
-            hf__record_drop(block);
-            hf__record_settle(me, block);
+            hf__file_record_drop(block);
+            hf__file_record_settle(me, block);
         }
     }
 }
 
-void hf__slot_reap(struct file_queue *me, uint32_t slot)
+void hf__file_slot_reap(struct file_queue *me, uint32_t slot)
 {
     struct region_slot *s = &me->region.slots[slot];
 
@@ -179,7 +179,7 @@ static bool slot_silent(const struct file_queue *me, uint32_t slot)
     /* A lock of our own descriptor never shows in a probe through it. */
     return slot != me->slot &&
            __atomic_load_n(&s->state, __ATOMIC_ACQUIRE) != SLOT_FREE &&
-           !hf__slot_locked(me, slot);
+           !hf__file_slot_locked(me, slot);
 }
 
 /* Sessions without their lock, to be looked at again in the guard. */
@@ -193,18 +193,18 @@ static uint32_t slots_silent(const struct file_queue *me, uint32_t *silent)
     return count;
 }
 
-void hf__slots_sweep(struct file_queue *me)
+void hf__file_slots_sweep(struct file_queue *me)
 {
     uint32_t silent[SLOT_COUNT];
     uint32_t count = slots_silent(me, silent);
     hf_error why;
 
-    if (count == 0 || hf__guard_enter(me, &why) != 0)
+    if (count == 0 || hf__file_guard_enter(me, &why) != 0)
         return;
     for (uint32_t i = 0; i < count; i++)
         if (slot_silent(me, silent[i]))
-            hf__slot_reap(me, silent[i]);
-    hf__guard_leave(me);
+            hf__file_slot_reap(me, silent[i]);
+    hf__file_guard_leave(me);
 }
 
 /* ---- Claiming and leaving -------------------------------------------------------- */
@@ -214,7 +214,7 @@ static void slot_fill(struct file_queue *me, struct region_slot *s)
     size_t len = strnlen(me->host->program, sizeof(s->program) - 1);
 
     __atomic_store_n(&s->pid, me->pid, __ATOMIC_RELAXED);
-    __atomic_store_n(&s->start, hf__slot_start(me->pid), __ATOMIC_RELAXED);
+    __atomic_store_n(&s->start, hf__file_slot_start(me->pid), __ATOMIC_RELAXED);
     __atomic_store_n(&s->space, me->space, __ATOMIC_RELAXED);
     __atomic_store_n(&s->flood, 0, __ATOMIC_RELAXED);
     memset(s->program, 0, sizeof(s->program));
@@ -250,7 +250,7 @@ static bool slot_inhabited(const struct file_queue *me, const struct region_slot
     if (__atomic_load_n(&s->state, __ATOMIC_ACQUIRE) != SLOT_USED)
         return false;
     return !space || space != me->space || !start ||
-           start == hf__slot_start(__atomic_load_n(&s->pid, __ATOMIC_RELAXED));
+           start == hf__file_slot_start(__atomic_load_n(&s->pid, __ATOMIC_RELAXED));
 }
 
 /* If somebody removed `live` under its users they have locks that we cannot see: they
@@ -274,7 +274,7 @@ static int live_check(struct file_queue *me, uint64_t ino, hf_error *why)
     return 0;
 }
 
-int hf__slot_claim(struct file_queue *me, hf_error *why)
+int hf__file_slot_claim(struct file_queue *me, hf_error *why)
 {
     struct stat st;
     int rc = live_open(me, &st, why);
@@ -286,12 +286,12 @@ int hf__slot_claim(struct file_queue *me, hf_error *why)
     rc = live_check(me, (uint64_t)st.st_ino, why);
     if (rc != 0)
         return rc;
-    hf__slots_sweep(me);
-    rc = hf__guard_enter(me, why);
+    hf__file_slots_sweep(me);
+    rc = hf__file_guard_enter(me, why);
     if (rc != 0)
         return rc;
     rc = slot_take(me, why);
-    hf__guard_leave(me);
+    hf__file_guard_leave(me);
     return rc;
 }
 
@@ -302,7 +302,7 @@ static void slot_abandon(struct file_queue *me)
     __atomic_store_n(&me->region.slots[me->slot].state, SLOT_CLOSED, __ATOMIC_RELEASE);
     for (uint32_t i = 0; i < SLOT_COUNT; i++)
         if (i != me->slot)
-            hf__peer_wake(me, i, 0);
+            hf__file_peer_wake(me, i, 0);
 }
 
 static bool slots_free(const struct file_queue *me)
@@ -321,31 +321,31 @@ static bool slots_free(const struct file_queue *me)
  */
 static void traces_remove(struct file_queue *me)
 {
-    if (!me->visit || !hf__region_unused(&me->region) || !slots_free(me) ||
-        !hf__region_there(&me->region, me->dir_fd))
+    if (!me->visit || !hf__file_region_unused(&me->region) || !slots_free(me) ||
+        !hf__file_region_there(&me->region, me->dir_fd))
         return;
     unlinkat(me->dir_fd, HF_HOME_LIVE, 0);
     unlinkat(me->dir_fd, HF_HOME_STATE, 0);
     me->effaced = true;
 }
 
-void hf__slot_leave(struct file_queue *me)
+void hf__file_slot_leave(struct file_queue *me)
 {
     hf_error why;
 
     if (me->slot == SLOT_COUNT)
         return;
-    if (hf__guard_enter(me, &why) == 0) {
-        hf__slot_reap(me, me->slot);
+    if (hf__file_guard_enter(me, &why) == 0) {
+        hf__file_slot_reap(me, me->slot);
         traces_remove(me);
-        hf__guard_leave(me);
+        hf__file_guard_leave(me);
     } else {
         slot_abandon(me);
     }
     me->slot = SLOT_COUNT;
 }
 
-void hf__slot_close(struct file_queue *me, bool forked)
+void hf__file_slot_close(struct file_queue *me, bool forked)
 {
     if (!forked)
         pthread_mutex_lock(&sessions_lock);

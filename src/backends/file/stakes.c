@@ -54,10 +54,10 @@ static void stake_again(void *arg)
     struct hf_host *host = stake->queue->host;
 
     host->ops->set_timer(host, &stake->timer, HF_NEVER);
-    hf__stake_look(stake, false);
+    hf__file_stake_look(stake, false);
 }
 
-struct queue_stake *hf__stake_new(struct file_queue *me, struct hf_ticket *ticket)
+struct queue_stake *hf__file_stake_new(struct file_queue *me, struct hf_ticket *ticket)
 {
     struct queue_stake *stake = hf__alloc(sizeof(*stake));
 
@@ -80,7 +80,7 @@ fail:
     return NULL;
 }
 
-void hf__stake_free(struct queue_stake *stake)
+void hf__file_stake_free(struct queue_stake *stake)
 {
     struct file_queue *me;
 
@@ -102,11 +102,11 @@ static void place_press(struct file_queue *me, struct region_block *record,
                         struct region_block *place, bool came)
 {
     for (;;) {
-        uint64_t word = hf__record_seize(record);
+        uint64_t word = hf__file_record_seize(record);
         uint64_t next = (word & ~WORD_INVITED) | WORD_WAIT | WORD_IMPATIENT;
 
         if (!(word & WORD_HELD))
-            hf__record_admit(me, record);
+            hf__file_record_admit(me, record);
         if (place->place.state != PLACE_WAITING || !came)
             break;
         if (word_swap(&record->word, &word, next)) {
@@ -115,7 +115,7 @@ static void place_press(struct file_queue *me, struct region_block *record,
         }
     }
     guard_step();
-    hf__record_settle(me, record);
+    hf__file_record_settle(me, record);
 }
 
 static void place_told(struct file_queue *me, struct hf_ticket *ticket,
@@ -123,16 +123,17 @@ static void place_told(struct file_queue *me, struct hf_ticket *ticket,
 {
     place->place.flags |= PLACE_TOLD;
     if (place->place.kind == HF_LATCH) {
-        hf__place_end(me, place);
+        hf__file_place_end(me, place);
         ticket_set(ticket, TICKET_OPEN, 0, 0, 0);
     }
 }
 
-struct stake_news hf__stake_peek(struct queue_stake *stake, bool came)
+struct stake_news hf__file_stake_peek(struct queue_stake *stake, bool came)
 {
     struct file_queue *me = stake->queue;
     uint32_t index = ticket_block(stake->ticket);
-    struct region_block *place = hf__place_find(me, index, stake->ticket->store[2]);
+    struct region_block *place =
+        hf__file_place_find(me, index, stake->ticket->store[2]);
     struct stake_news news = { .state = PLACE_NONE, .again = HF_NEVER };
     struct region_block *record;
 
@@ -140,18 +141,18 @@ struct stake_news hf__stake_peek(struct queue_stake *stake, bool came)
         return news;
     record = block_at(me, place->place.record);
     me->busy = index;
-    hf__record_expire(me, record);
+    hf__file_record_expire(me, record);
     if (place->place.state == PLACE_WAITING && record->record.first_waiting == index)
         place_press(me, record, place, came);
     me->busy = 0;
     news.state = (enum place_state)place->place.state;
     if (news.state == PLACE_GRANTED) {
-        news.grant = hf__place_grant(place);
+        news.grant = hf__file_place_grant(place);
         place_told(me, stake->ticket, place);
     } else if (news.state == PLACE_WAITING) {
         if (record->record.first_waiting == index)
             news.again = record->record.soonest;
-        hf__peer_note(me, record, place);
+        hf__file_peer_note(me, record, place);
     }
     return news;
 }
@@ -161,7 +162,7 @@ static void stake_granted(struct queue_stake *stake, const struct hf_grant *gran
     struct hf_host *host = stake->queue->host;
     struct hf_ticket *ticket = stake->ticket;
 
-    hf__stake_free(stake);
+    hf__file_stake_free(stake);
     host->ops->granted(host, ticket, grant);
 }
 
@@ -172,7 +173,7 @@ static void stake_gone(struct queue_stake *stake)
     hf_error why;
 
     hf__fail(&why, HF_ELOST, "the place in the queue is gone");
-    hf__stake_free(stake);
+    hf__file_stake_free(stake);
     ticket_set(ticket, TICKET_NONE, 0, 0, 0);
     host->ops->failed(host, ticket, &why);
 }
@@ -189,18 +190,18 @@ static void stake_sleep(struct queue_stake *stake, int64_t again)
         me->host->ops->set_timer(me->host, &stake->timer, again);
 }
 
-bool hf__stake_tell(struct queue_stake *stake, struct stake_news news)
+bool hf__file_stake_tell(struct queue_stake *stake, struct stake_news news)
 {
     struct file_queue *me = stake->queue;
     hf_error why;
 
-    while (news.state == PLACE_WAITING && hf__peer_check(me, true)) {
-        if (hf__guard_enter(me, &why) != 0) {
-            hf__stake_retry(me);
+    while (news.state == PLACE_WAITING && hf__file_peer_check(me, true)) {
+        if (hf__file_guard_enter(me, &why) != 0) {
+            hf__file_stake_retry(me);
             return false;
         }
-        news = hf__stake_peek(stake, false);
-        hf__guard_leave(me);
+        news = hf__file_stake_peek(stake, false);
+        hf__file_guard_leave(me);
     }
     if (news.state == PLACE_WAITING)
         stake_sleep(stake, news.again);
@@ -211,19 +212,19 @@ bool hf__stake_tell(struct queue_stake *stake, struct stake_news news)
     return news.state != PLACE_WAITING;
 }
 
-bool hf__stake_look(struct queue_stake *stake, bool came)
+bool hf__file_stake_look(struct queue_stake *stake, bool came)
 {
     struct file_queue *me = stake->queue;
     struct stake_news news;
     hf_error why;
 
-    if (hf__guard_enter(me, &why) != 0) {
-        hf__stake_retry(me);
+    if (hf__file_guard_enter(me, &why) != 0) {
+        hf__file_stake_retry(me);
         return false;
     }
-    news = hf__stake_peek(stake, came);
-    hf__guard_leave(me);
-    return hf__stake_tell(stake, news);
+    news = hf__file_stake_peek(stake, came);
+    hf__file_guard_leave(me);
+    return hf__file_stake_tell(stake, news);
 }
 
 /* ---- Holds that somebody cares about --------------------------------------------- */
@@ -234,7 +235,7 @@ static enum hold_news quick_news(struct file_queue *me, const struct hf_ticket *
 {
     struct block_record *r = &block_at(me, ticket_block(ticket))->record;
 
-    if (!hf__quick_mine(me, ticket))
+    if (!hf__file_quick_mine(me, ticket))
         return HOLD_LOST;
     if (r->revoked != ticket->store[2])
         return HOLD_SAME;
@@ -248,7 +249,7 @@ static enum hold_news hold_news(struct file_queue *me, const struct hf_ticket *t
 
     if (ticket_mode(ticket) == TICKET_QUICK)
         return quick_news(me, ticket);
-    place = hf__place_find(me, ticket_block(ticket), ticket->store[2]);
+    place = hf__file_place_find(me, ticket_block(ticket), ticket->store[2]);
     if (!place || place->place.state != PLACE_GRANTED)
         return HOLD_LOST;
     if (!(place->place.flags & PLACE_REVOKED))
@@ -257,23 +258,23 @@ static enum hold_news hold_news(struct file_queue *me, const struct hf_ticket *t
     return HOLD_REVOKED;
 }
 
-void hf__stake_mind(struct queue_stake *stake)
+void hf__file_stake_mind(struct queue_stake *stake)
 {
     struct file_queue *me = stake->queue;
     struct hf_ticket *ticket = stake->ticket;
     enum hold_news news;
     hf_error why;
 
-    if (hf__guard_enter(me, &why) != 0) {
-        hf__stake_retry(me);
+    if (hf__file_guard_enter(me, &why) != 0) {
+        hf__file_stake_retry(me);
         return;
     }
     news = hold_news(me, ticket);
     if (news == HOLD_LOST)
-        hf__eviction_tell(me, ticket);
-    hf__guard_leave(me);
+        hf__file_eviction_tell(me, ticket);
+    hf__file_guard_leave(me);
     if (news == HOLD_LOST) {
-        hf__stake_free(stake);
+        hf__file_stake_free(stake);
         me->host->ops->event(me->host, ticket, HF_EVENT_LOST);
     } else if (news == HOLD_REVOKED) {
         me->host->ops->event(me->host, ticket, HF_EVENT_REVOKED);
@@ -282,14 +283,14 @@ void hf__stake_mind(struct queue_stake *stake)
 
 /* ---- News ------------------------------------------------------------------------ */
 
-void hf__stake_look_all(struct file_queue *me)
+void hf__file_stake_look_all(struct file_queue *me)
 {
     for (HF_EACH_SAFE(link, &me->stakes)) {
         struct queue_stake *stake = HF_CONTAINER(link, struct queue_stake, link);
         if (stake->waiting)
-            hf__stake_look(stake, true);
+            hf__file_stake_look(stake, true);
         else
-            hf__stake_mind(stake);
+            hf__file_stake_mind(stake);
     }
 }
 
@@ -298,11 +299,11 @@ static void retry_due(void *arg)
     struct file_queue *me = arg;
 
     me->host->ops->set_timer(me->host, &me->retry, HF_NEVER);
-    hf__stake_look_all(me);
-    hf__queue_resume(me);
+    hf__file_stake_look_all(me);
+    hf__file_queue_resume(me);
 }
 
-bool hf__stake_retry(struct file_queue *me)
+bool hf__file_stake_retry(struct file_queue *me)
 {
     me->retry.callback = retry_due;
     me->retry.arg = me;
@@ -334,11 +335,11 @@ static void fifo_ready(void *arg, uint32_t events)
     for (ssize_t i = 0; i < got / (ssize_t)sizeof(news[0]); i++) {
         struct queue_stake *stake = stake_of(me, news[i]);
         if (stake && stake->waiting)
-            hf__stake_look(stake, true);
+            hf__file_stake_look(stake, true);
         all = all || news[i] == 0;
     }
     if (all)
-        hf__stake_look_all(me);
+        hf__file_stake_look_all(me);
 }
 
 /* A FIFO of that name can only be litter: generations do not come back. */
@@ -347,8 +348,8 @@ static int fifo_make(struct file_queue *me, int *ret_fd, hf_error *why)
     char file[32];
     int fd;
 
-    hf__home_fifo(file, me->slot, me->slot_gen);
-    hf__home_drop_fifo(me->dir_fd, file);
+    hf__file_home_fifo(file, me->slot, me->slot_gen);
+    hf__file_home_drop_fifo(me->dir_fd, file);
     if (mkfifoat(me->dir_fd, file, me->mode) != 0)
         return hf__fail_sys(why, HF_ESYSTEM, errno, "no FIFO to wait with");
     fd = openat(me->dir_fd, file, O_RDWR | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
@@ -359,7 +360,7 @@ static int fifo_make(struct file_queue *me, int *ret_fd, hf_error *why)
     return 0;
 }
 
-int hf__stake_listen(struct file_queue *me, hf_error *why)
+int hf__file_stake_listen(struct file_queue *me, hf_error *why)
 {
     struct hf_host *host = me->host;
     int fd = -1, rc;

@@ -31,7 +31,7 @@ static bool text_read(const char *path, char *text, size_t size)
     return got > 0;
 }
 
-const char *hf__stopped_by_stat(const char *text)
+const char *hf__file_stopped_by_stat(const char *text)
 {
     const char *at = strrchr(text, ')'); /* the name may hold anything, also this */
 
@@ -85,14 +85,14 @@ static bool process_frozen(int32_t pid)
     return false;
 }
 
-const char *hf__stopped(int32_t pid)
+const char *hf__file_stopped(int32_t pid)
 {
     char path[32], text[1024];
     const char *word = NULL;
 
     snprintf(path, sizeof(path), "/proc/%d/stat", pid);
     if (text_read(path, text, sizeof(text)))
-        word = hf__stopped_by_stat(text);
+        word = hf__file_stopped_by_stat(text);
     if (!word && process_frozen(pid))
         word = "frozen";
     return word;

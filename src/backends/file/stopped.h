@@ -7,9 +7,9 @@
 
 /* A word for what keeps a process of this pid namespace from running ("stopped", "held
  * by a debugger", "frozen"), or NULL if nothing is known to. */
-const char *hf__stopped(int32_t pid);
+const char *hf__file_stopped(int32_t pid);
 
 /* The same for a line of /proc/<pid>/stat; for tests. */
-const char *hf__stopped_by_stat(const char *text);
+const char *hf__file_stopped_by_stat(const char *text);
 
 #endif

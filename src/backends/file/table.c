@@ -7,7 +7,7 @@
  * one finds another generation in its word and comes here again. So does everybody when
  * an idle name is put to another use (a mutex yesterday, a semaphore today).
  *
- * A block from hf__table_alloc() has no type yet. Until it gets one it is nobody's, and
+ * A block from hf__file_table_alloc() has no type yet. Until it gets one it is nobody's, and
  * a crash gives it back; that is why the type is always written last. `why` is never
  * NULL here.
  */
@@ -31,7 +31,7 @@ static void type_set(struct region_block *block, enum block_type type)
 
 /* ---- Free blocks ----------------------------------------------------------------- */
 
-void hf__table_free(struct file_queue *me, struct region_block *block)
+void hf__file_table_free(struct file_queue *me, struct region_block *block)
 {
     struct region_head *head = me->region.head;
 
@@ -48,7 +48,7 @@ static void chain_free(struct file_queue *me, uint32_t index)
     while (index) {
         struct region_block *block = block_at(me, index);
         index = block->next;
-        hf__table_free(me, block);
+        hf__file_table_free(me, block);
     }
 }
 
@@ -87,7 +87,7 @@ static void record_forget(struct file_queue *me, struct region_block *record)
     type_set(record, BLOCK_FREE);
     chain_free(me, record->record.more);
     chain_free(me, record->record.ids);
-    hf__table_free(me, record);
+    hf__file_table_free(me, record);
 }
 
 static void records_reclaim(struct file_queue *me)
@@ -107,11 +107,11 @@ static int room_make(struct file_queue *me, hf_error *why)
 
     records_reclaim(me);
     if (head->free_count < head->block_count / 4)
-        rc = hf__region_grow(&me->region, why);
+        rc = hf__file_region_grow(&me->region, why);
     return head->free_count ? 0 : rc;
 }
 
-struct region_block *hf__table_alloc(struct file_queue *me, hf_error *why)
+struct region_block *hf__file_table_alloc(struct file_queue *me, hf_error *why)
 {
     struct region_head *head = me->region.head;
     struct region_block *block;
@@ -157,8 +157,8 @@ static bool name_is(const struct file_queue *me, const struct region_block *reco
     return true;
 }
 
-void hf__table_name(const struct file_queue *me, const struct region_block *record,
-                    char *out)
+void hf__file_table_name(const struct file_queue *me, const struct region_block *record,
+                         char *out)
 {
     const struct block_record *r = &record->record;
     size_t left = part_of(r->name_len, HF_NAME_MAX);
@@ -182,7 +182,7 @@ static int name_put(struct file_queue *me, const char *name, uint32_t len,
 
     while (len > NAME_INLINE) {
         size_t part = (len - NAME_INLINE) % NAME_MORE;
-        struct region_block *block = hf__table_alloc(me, why);
+        struct region_block *block = hf__file_table_alloc(me, why);
         if (!block) {
             chain_free(me, more);
             return why->code;
@@ -201,8 +201,8 @@ static int name_put(struct file_queue *me, const char *name, uint32_t len,
 
 /* ---- Records --------------------------------------------------------------------- */
 
-struct region_block *hf__table_find(struct file_queue *me, const char *name,
-                                    uint32_t len, uint32_t hash)
+struct region_block *hf__file_table_find(struct file_queue *me, const char *name,
+                                         uint32_t len, uint32_t hash)
 {
     uint32_t index = *bucket_of(me, hash);
 
@@ -215,7 +215,7 @@ struct region_block *hf__table_find(struct file_queue *me, const char *name,
     return NULL;
 }
 
-void hf__table_chain(struct file_queue *me, struct region_block *record)
+void hf__file_table_chain(struct file_queue *me, struct region_block *record)
 {
     uint32_t *bucket = bucket_of(me, record->record.hash);
 
@@ -228,13 +228,13 @@ void hf__table_chain(struct file_queue *me, struct region_block *record)
 static int record_make(struct file_queue *me, const char *name, uint32_t len,
                        uint32_t hash, struct region_block **ret_record, hf_error *why)
 {
-    struct region_block *record = hf__table_alloc(me, why);
+    struct region_block *record = hf__file_table_alloc(me, why);
     uint32_t more = 0;
 
     if (!record)
         return why->code;
     if (name_put(me, name, len, &more, why) != 0) {
-        hf__table_free(me, record);
+        hf__file_table_free(me, record);
         return why->code;
     }
     record->record = (struct block_record){
@@ -243,15 +243,15 @@ static int record_make(struct file_queue *me, const char *name, uint32_t len,
         .name_len = (uint16_t)len,
         .soonest = HF_NEVER,
         .turn = UINT32_MAX,
-        .newest = hf__region_newest(&me->region),
+        .newest = hf__file_region_newest(&me->region),
     };
     memcpy(record->record.name, name, part_of(len, NAME_INLINE));
-    if (me->region.head->cells && hf__cell_exists(me, name, len)) {
+    if (me->region.head->cells && hf__file_cell_exists(me, name, len)) {
         record->record.family = (uint8_t)hf__family(HF_CELL);
         record->record.left = 1;
     }
     type_set(record, BLOCK_RECORD);
-    hf__table_chain(me, record);
+    hf__file_table_chain(me, record);
     word_store(&record->word, (uint64_t)(word_gen(record->word) + 1) << WORD_GEN_SHIFT);
     *ret_record = record;
     return 0;
@@ -284,8 +284,8 @@ static void cell_look(struct file_queue *me, struct region_block *record)
 
     if (record->record.family != hf__family(HF_CELL))
         return;
-    hf__table_name(me, record, name);
-    record->record.left = hf__cell_exists(me, name, record->record.name_len);
+    hf__file_table_name(me, record, name);
+    record->record.left = hf__file_cell_exists(me, name, record->record.name_len);
 }
 
 /* Puts a record that nobody uses to another use, under a new generation. */
@@ -308,15 +308,15 @@ static bool record_turn(struct file_queue *me, struct region_block *record, int 
     return true;
 }
 
-int hf__table_get(struct file_queue *me, const char *name, uint32_t len, uint32_t hash,
-                  int32_t kind, uint32_t limit, struct region_block **ret_record,
-                  hf_error *why)
+int hf__file_table_get(struct file_queue *me, const char *name, uint32_t len,
+                       uint32_t hash, int32_t kind, uint32_t limit,
+                       struct region_block **ret_record, hf_error *why)
 {
-    struct region_block *record = hf__table_find(me, name, len, hash);
+    struct region_block *record = hf__file_table_find(me, name, len, hash);
     int family = hf__family(kind);
 
     if (record)
-        hf__record_expire(me, record);
+        hf__file_record_expire(me, record);
     else if (record_make(me, name, len, hash, &record, why) != 0)
         return why->code;
     if (record->record.family != family) {

@@ -14,7 +14,7 @@
 
 #define RENEW_BATCH 64
 
-bool hf__quick_mine(const struct file_queue *me, const struct hf_ticket *ticket)
+bool hf__file_quick_mine(const struct file_queue *me, const struct hf_ticket *ticket)
 {
     const struct region_block *record = block_at(me, ticket_block(ticket));
     return quick_is(me, record, word_load(&record->word), ticket);
@@ -64,7 +64,7 @@ static struct place_wish wish_of(struct file_queue *me, const struct hf_ticket *
 static enum entry latch_open(struct file_queue *me, struct hf_ticket *ticket,
                              struct hf_grant *ret_grant)
 {
-    *ret_grant = (struct hf_grant){ hf__region_draw(&me->region, 1), 1, 0, 0 };
+    *ret_grant = (struct hf_grant){ hf__file_region_draw(&me->region, 1), 1, 0, 0 };
     ticket_set(ticket, TICKET_OPEN, 0, 0, 0);
     return ENTRY_IN;
 }
@@ -83,13 +83,13 @@ static enum entry ticket_in(struct file_queue *me, struct hf_ticket *ticket,
         *ret_grant = (struct hf_grant){ ticket->store[2], ticket_span(ticket), 0, 0 };
         return ENTRY_IN;
     }
-    block = hf__table_alloc(me, why);
+    block = hf__file_table_alloc(me, why);
     if (!block)
         return ENTRY_FAILED;
     wish = wish_of(me, ticket, PLACE_GRANTED);
-    hf__place_put(me, block, record, &wish);
+    hf__file_place_put(me, block, record, &wish);
     ticket_set(ticket, TICKET_PLACE, block_index(me, block), 0, block->place.seq);
-    *ret_grant = hf__place_grant(block);
+    *ret_grant = hf__file_place_grant(block);
     return ENTRY_IN;
 }
 
@@ -104,14 +104,14 @@ static enum entry ticket_wait(struct file_queue *me, struct hf_ticket *ticket,
     if (!me->targets || (!try && !stake))
         return ENTRY_PREPARE;
     if (try) {
-        hf__peer_note(me, record, NULL);
+        hf__file_peer_note(me, record, NULL);
         return ENTRY_BUSY;
     }
-    block = hf__table_alloc(me, why);
+    block = hf__file_table_alloc(me, why);
     if (!block)
         return ENTRY_FAILED;
     wish = wish_of(me, ticket, PLACE_WAITING);
-    hf__place_put(me, block, record, &wish);
+    hf__file_place_put(me, block, record, &wish);
     block->place.stake = stake->number;
     stake->waiting = true;
     ticket_set(ticket, TICKET_PLACE, block_index(me, block), 0, block->place.seq);
@@ -121,11 +121,11 @@ static enum entry ticket_wait(struct file_queue *me, struct hf_ticket *ticket,
 static enum entry ticket_mismatch(struct file_queue *me, const struct hf_ticket *ticket)
 {
     struct region_block *record =
-        hf__table_find(me, ticket->name, ticket->name_len, ticket->name_hash);
+        hf__file_table_find(me, ticket->name, ticket->name_len, ticket->name_hash);
 
     if (!me->targets)
         return ENTRY_PREPARE;
-    hf__peer_note(me, record, NULL);
+    hf__file_peer_note(me, record, NULL);
     return ENTRY_MISMATCH;
 }
 
@@ -138,19 +138,19 @@ static enum entry ticket_enter(struct file_queue *me, struct hf_ticket *ticket,
     int rc;
 
     if (ticket->kind == HF_LATCH &&
-        !hf__table_find(me, ticket->name, ticket->name_len, ticket->name_hash))
+        !hf__file_table_find(me, ticket->name, ticket->name_len, ticket->name_hash))
         return latch_open(me, ticket, ret_grant);
-    rc = hf__table_get(me, ticket->name, ticket->name_len, ticket->name_hash,
-                       ticket->kind, ticket->limit, &record, why);
+    rc = hf__file_table_get(me, ticket->name, ticket->name_len, ticket->name_hash,
+                            ticket->kind, ticket->limit, &record, why);
     if (rc != 0)
         return rc == HF_EMISMATCH ? ticket_mismatch(me, ticket) : ENTRY_FAILED;
-    word = hf__record_seize(record);
+    word = hf__file_record_seize(record);
     if (record_fits(&record->record, word, ticket))
         entry = ticket_in(me, ticket, record, word, ret_grant, why);
     else
         entry = ticket_wait(me, ticket, record, why);
     me->busy = entry == ENTRY_QUEUED ? ticket_block(ticket) : 0;
-    hf__record_settle(me, record);
+    hf__file_record_settle(me, record);
     me->busy = 0;
     return entry;
 }
@@ -160,7 +160,7 @@ static enum entry ticket_enter(struct file_queue *me, struct hf_ticket *ticket,
 static void answer_failed(struct file_queue *me, struct hf_ticket *ticket,
                           const hf_error *why)
 {
-    hf__stake_free(ticket_stake(ticket));
+    hf__file_stake_free(ticket_stake(ticket));
     me->host->ops->failed(me->host, ticket, why);
 }
 
@@ -188,9 +188,9 @@ static int ticket_prepare(struct file_queue *me, struct hf_ticket *ticket,
         return hf__fail_code(why, HF_ENOMEM);
     if (ticket->flags & HF_TICKET_TRY)
         return 0;
-    if (hf__stake_listen(me, why) != 0)
+    if (hf__file_stake_listen(me, why) != 0)
         return why->code;
-    if (!ticket_stake(ticket) && !hf__stake_new(me, ticket))
+    if (!ticket_stake(ticket) && !hf__file_stake_new(me, ticket))
         return hf__fail_code(why, HF_ENOMEM);
     return 0;
 }
@@ -210,16 +210,16 @@ static void attempt_slow(struct file_queue *me, struct hf_ticket *ticket)
     bool again;
 
     do {
-        if (hf__guard_enter(me, &why) != 0) {
+        if (hf__file_guard_enter(me, &why) != 0) {
             answer_later(me, ticket, &why);
             return;
         }
         entry = ticket_enter(me, ticket, &grant, &why);
         if (entry == ENTRY_QUEUED) /* the holder may have left meanwhile */
-            news = hf__stake_peek(ticket_stake(ticket), false);
-        hf__guard_leave(me);
+            news = hf__file_stake_peek(ticket_stake(ticket), false);
+        hf__file_guard_leave(me);
         again = entry == ENTRY_BUSY || entry == ENTRY_MISMATCH
-                    ? hf__peer_check(me, false)
+                    ? hf__file_peer_check(me, false)
                     : entry == ENTRY_PREPARE;
         if (entry == ENTRY_PREPARE && ticket_prepare(me, ticket, &why) != 0) {
             answer_failed(me, ticket, &why);
@@ -227,14 +227,14 @@ static void attempt_slow(struct file_queue *me, struct hf_ticket *ticket)
         }
     } while (again);
     if (entry == ENTRY_QUEUED) {
-        answer_queued(me, ticket, hf__stake_tell(ticket_stake(ticket), news));
+        answer_queued(me, ticket, hf__file_stake_tell(ticket_stake(ticket), news));
         return;
     }
     if (entry == ENTRY_FAILED || entry == ENTRY_MISMATCH) {
         answer_failed(me, ticket, &why);
         return;
     }
-    hf__stake_free(ticket_stake(ticket));
+    hf__file_stake_free(ticket_stake(ticket));
     if (entry == ENTRY_BUSY)
         me->host->ops->busy(me->host, ticket);
     else
@@ -252,18 +252,18 @@ static enum known place_known(struct file_queue *me, struct hf_ticket *ticket,
 
     if (stake && stake->waiting) {
         me->thorough = true;
-        answer_queued(me, ticket, hf__stake_look(stake, false));
+        answer_queued(me, ticket, hf__file_stake_look(stake, false));
         me->thorough = false;
         return KNOWN_ANSWERED;
     }
-    if (hf__guard_enter(me, &why) != 0) {
+    if (hf__file_guard_enter(me, &why) != 0) {
         answer_later(me, ticket, &why);
         return KNOWN_ANSWERED;
     }
-    place = hf__place_find(me, ticket_block(ticket), ticket->store[2]);
+    place = hf__file_place_find(me, ticket_block(ticket), ticket->store[2]);
     if (place)
-        *ret_grant = hf__place_grant(place);
-    hf__guard_leave(me);
+        *ret_grant = hf__file_place_grant(place);
+    hf__file_guard_leave(me);
     return place ? KNOWN_HELD : KNOWN_NOT;
 }
 
@@ -272,7 +272,7 @@ static enum known quick_known(struct file_queue *me, struct hf_ticket *ticket,
 {
     struct region_block *record = block_at(me, ticket_block(ticket));
 
-    if (!hf__quick_mine(me, ticket))
+    if (!hf__file_quick_mine(me, ticket))
         return KNOWN_NOT;
     ret_grant->token = ticket->store[2];
     ret_grant->span = __atomic_load_n(&record->record.span, __ATOMIC_RELAXED);
@@ -289,7 +289,7 @@ static bool attempt_known(struct file_queue *me, struct hf_ticket *ticket)
     case TICKET_NONE:
         return false;
     case TICKET_OPEN:
-        grant.token = hf__region_draw(&me->region, 1);
+        grant.token = hf__file_region_draw(&me->region, 1);
         known = KNOWN_HELD;
         break;
     case TICKET_QUICK:
@@ -306,7 +306,7 @@ static bool attempt_known(struct file_queue *me, struct hf_ticket *ticket)
     return known != KNOWN_NOT;
 }
 
-void hf__queue_attempt(void *session, struct hf_ticket *ticket)
+void hf__file_queue_attempt(void *session, struct hf_ticket *ticket)
 {
     struct file_queue *me = session;
 
@@ -324,24 +324,24 @@ static bool quick_end(struct file_queue *me, const struct hf_ticket *ticket)
 {
     struct region_block *record = block_at(me, ticket_block(ticket));
 
-    if (!hf__quick_mine(me, ticket))
+    if (!hf__file_quick_mine(me, ticket))
         return false;
-    hf__record_drop(record);
-    hf__record_settle(me, record);
+    hf__file_record_drop(record);
+    hf__file_record_settle(me, record);
     return true;
 }
 
 static bool place_end(struct file_queue *me, const struct hf_ticket *ticket)
 {
     uint32_t index = ticket_block(ticket);
-    struct region_block *place = hf__place_find(me, index, ticket->store[2]);
+    struct region_block *place = hf__file_place_find(me, index, ticket->store[2]);
 
     if (place)
-        hf__record_expire(me, block_at(me, place->place.record));
-    place = hf__place_find(me, index, ticket->store[2]);
+        hf__file_record_expire(me, block_at(me, place->place.record));
+    place = hf__file_place_find(me, index, ticket->store[2]);
     if (!place)
         return false;
-    hf__place_end(me, place);
+    hf__file_place_end(me, place);
     return true;
 }
 
@@ -353,14 +353,14 @@ static enum hf_withdrawal withdraw_slow(struct file_queue *me, struct hf_ticket 
 
     if (mode == TICKET_NONE || mode == TICKET_OPEN)
         return mode == TICKET_OPEN ? HF_WITHDRAWN : HF_GONE;
-    if (hf__guard_enter(me, &why) != 0)
+    if (hf__file_guard_enter(me, &why) != 0)
         return HF_WITHDRAWAL_UNSENT;
     was_there = mode == TICKET_QUICK ? quick_end(me, ticket) : place_end(me, ticket);
-    hf__guard_leave(me);
+    hf__file_guard_leave(me);
     return was_there ? HF_WITHDRAWN : HF_GONE;
 }
 
-void hf__queue_withdraw(void *session, struct hf_ticket *ticket)
+void hf__file_queue_withdraw(void *session, struct hf_ticket *ticket)
 {
     struct file_queue *me = session;
     enum hf_withdrawal answer = HF_WITHDRAWN;
@@ -369,7 +369,7 @@ void hf__queue_withdraw(void *session, struct hf_ticket *ticket)
         answer = withdraw_slow(me, ticket);
     if (answer != HF_WITHDRAWAL_UNSENT) {
         me->held -= ticket_mode(ticket) == TICKET_QUICK;
-        hf__stake_free(ticket_stake(ticket));
+        hf__file_stake_free(ticket_stake(ticket));
         ticket_set(ticket, TICKET_NONE, 0, 0, 0);
     }
     me->host->ops->withdrawn(me->host, ticket, answer);
@@ -384,10 +384,10 @@ static enum hf_renewal ticket_renew(struct file_queue *me,
     struct region_block *place;
 
     if (ticket_mode(ticket) == TICKET_QUICK)
-        return hf__quick_mine(me, ticket) ? HF_STILL_HELD : HF_RENEWAL_LOST;
+        return hf__file_quick_mine(me, ticket) ? HF_STILL_HELD : HF_RENEWAL_LOST;
     if (ticket_mode(ticket) == TICKET_OPEN)
         return HF_STILL_HELD;
-    place = hf__place_find(me, ticket_block(ticket), ticket->store[2]);
+    place = hf__file_place_find(me, ticket_block(ticket), ticket->store[2]);
     if (!place || place->place.state != PLACE_GRANTED || place->place.expires <= now)
         return HF_RENEWAL_LOST;
     if (mode == HF_CHECK || !place->place.ttl)
@@ -414,7 +414,7 @@ static void batch_renew(struct file_queue *me, struct hf_ticket *const *tickets,
     enum hf_renewal answers[RENEW_BATCH];
     int64_t now = queue_now(me);
     hf_error why;
-    bool entered = hf__guard_enter(me, &why) == 0;
+    bool entered = hf__file_guard_enter(me, &why) == 0;
 
     for (size_t i = 0; i < count; i++) {
         answers[i] =
@@ -422,16 +422,16 @@ static void batch_renew(struct file_queue *me, struct hf_ticket *const *tickets,
         if (answers[i] == HF_RENEWED)
             lease_note(me, tickets[i]);
         if (answers[i] == HF_RENEWAL_LOST)
-            hf__eviction_tell(me, tickets[i]);
+            hf__file_eviction_tell(me, tickets[i]);
     }
     if (entered)
-        hf__guard_leave(me);
+        hf__file_guard_leave(me);
     for (size_t i = 0; i < count; i++)
         me->host->ops->renewed(me->host, tickets[i], answers[i], NULL);
 }
 
-void hf__queue_renew(void *session, struct hf_ticket *const *tickets, size_t count,
-                     enum hf_renew_mode mode)
+void hf__file_queue_renew(void *session, struct hf_ticket *const *tickets, size_t count,
+                          enum hf_renew_mode mode)
 {
     struct file_queue *me = session;
 
@@ -443,16 +443,16 @@ void hf__queue_renew(void *session, struct hf_ticket *const *tickets, size_t cou
     }
 }
 
-void hf__queue_interest(void *session, struct hf_ticket *ticket)
+void hf__file_queue_interest(void *session, struct hf_ticket *ticket)
 {
     struct file_queue *me = session;
     struct queue_stake *stake = ticket_stake(ticket);
     hf_error why;
 
-    if (ticket_mode(ticket) == TICKET_OPEN || hf__stake_listen(me, &why) != 0)
+    if (ticket_mode(ticket) == TICKET_OPEN || hf__file_stake_listen(me, &why) != 0)
         return;
     if (!stake)
-        stake = hf__stake_new(me, ticket);
+        stake = hf__file_stake_new(me, ticket);
     if (stake)
-        hf__stake_mind(stake);
+        hf__file_stake_mind(stake);
 }

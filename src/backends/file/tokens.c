@@ -45,7 +45,7 @@ static int file_grow(int fd, hf_error *why)
     int sys = barred ? EFBIG : posix_fallocate(fd, 0, TOKENS_SIZE);
 
     return sys == 0 ? 0
-                    : hf__fail_sys(why, barred ? HF_EFULL : hf__dir_code(sys), sys,
+                    : hf__fail_sys(why, barred ? HF_EFULL : hf__file_dir_code(sys), sys,
                                    "'" HF_TOKENS_FILE "' cannot be made");
 }
 
@@ -67,7 +67,7 @@ static int page_map(struct hf_tokens *tokens, int fd, hf_error *why)
     void *memory = mmap(NULL, TOKENS_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 
     if (memory == MAP_FAILED)
-        return hf__fail_sys(why, hf__dir_code(errno), errno,
+        return hf__fail_sys(why, hf__file_dir_code(errno), errno,
                             "'" HF_TOKENS_FILE "' cannot be mapped");
     tokens->page = memory;
     tokens->last = &((struct page *)memory)->last;
@@ -92,13 +92,13 @@ static bool file_is_there(int dir_fd, const struct stat *opened)
 }
 
 /* With a shared lock, so that nobody removes it under us; one who is about to
- * (hf__tokens_efface) has an exclusive one for a moment, and then it is a new file. */
+ * (hf__file_tokens_efface) has an exclusive one for a moment, and then it is a new file. */
 static int file_open(int dir_fd, mode_t mode, int *ret_fd, struct stat *ret_stat,
                      hf_error *why)
 {
     for (int i = 0;; i++) {
-        int rc = hf__dir_open_file(dir_fd, HF_TOKENS_FILE, O_RDWR, mode, ret_fd,
-                                   ret_stat, why);
+        int rc = hf__file_dir_open_file(dir_fd, HF_TOKENS_FILE, O_RDWR, mode, ret_fd,
+                                        ret_stat, why);
         if (rc != 0)
             return rc;
         bool locked = flock(*ret_fd, LOCK_SH | LOCK_NB) == 0;
@@ -109,7 +109,8 @@ static int file_open(int dir_fd, mode_t mode, int *ret_fd, struct stat *ret_stat
     }
 }
 
-int hf__tokens_open(struct hf_tokens *tokens, int dir_fd, mode_t mode, hf_error *why)
+int hf__file_tokens_open(struct hf_tokens *tokens, int dir_fd, mode_t mode,
+                         hf_error *why)
 {
     hf_error open_why = { 0 };
     struct stat st;
@@ -144,7 +145,7 @@ out:
     return rc;
 }
 
-void hf__tokens_efface(struct hf_tokens *tokens, int dir_fd)
+void hf__file_tokens_efface(struct hf_tokens *tokens, int dir_fd)
 {
     struct stat st;
 
@@ -154,7 +155,7 @@ void hf__tokens_efface(struct hf_tokens *tokens, int dir_fd)
         unlinkat(dir_fd, HF_TOKENS_FILE, 0);
 }
 
-void hf__tokens_done(struct hf_tokens *tokens)
+void hf__file_tokens_done(struct hf_tokens *tokens)
 {
     if (tokens->page) {
         munmap(tokens->page, TOKENS_SIZE);

@@ -19,17 +19,18 @@ struct hf_tokens {
 
 /* Maps the file, or takes the process's own counter if we may not write it. HF_EREFUSED
  * (not a regular file), HF_ECORRUPT, HF_EFULL, HF_ESYSTEM. */
-int hf__tokens_open(struct hf_tokens *tokens, int dir_fd, mode_t mode, hf_error *why);
-void hf__tokens_done(struct hf_tokens *tokens);
+int hf__file_tokens_open(struct hf_tokens *tokens, int dir_fd, mode_t mode,
+                         hf_error *why);
+void hf__file_tokens_done(struct hf_tokens *tokens);
 
 /* Before _done, of a session that came to look: removes the file if no number was ever
  * drawn from it and nobody else has it open. */
-void hf__tokens_efface(struct hf_tokens *tokens, int dir_fd);
+void hf__file_tokens_efface(struct hf_tokens *tokens, int dir_fd);
 
 /* The first of `span` numbers, larger than all before; to be called while the lock is
  * held. 0 if the counter has run into its end, which only damage can bring about. */
-static inline uint64_t hf__tokens_draw(struct hf_tokens *tokens, uint32_t span,
-                                       int64_t wall_us)
+static inline uint64_t hf__file_tokens_draw(struct hf_tokens *tokens, uint32_t span,
+                                            int64_t wall_us)
 {
     uint64_t last = atomic_load_explicit(tokens->last, memory_order_relaxed);
     uint64_t token;

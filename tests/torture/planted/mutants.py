@@ -97,7 +97,7 @@ MUTANTS = [
     Mutant("m-living-holder-reaped", "a living holder is taken for dead",
            "src/backends/file/slots.c",
            "__atomic_load_n(&s->state, __ATOMIC_ACQUIRE) != SLOT_FREE &&\n"
-           "           !hf__slot_locked(me, slot);",
+           "           !hf__file_slot_locked(me, slot);",
            "__atomic_load_n(&s->state, __ATOMIC_ACQUIRE) != SLOT_FREE;",
            under("K1", s.kills, store="file", ttl=0)),
     Mutant("m-held-word-is-open", "the quick way takes what is held",
