@@ -82,7 +82,7 @@ UNUSED_OK static void scratch_remove(void)
 
 struct state {
     struct region_head *head;
-    struct region_slot *slots;
+    struct region_session *sessions;
     uint32_t *buckets;
     struct region_block *blocks;
     size_t size;
@@ -103,8 +103,8 @@ UNUSED_OK static struct state state_map(void)
     ck_assert_ptr_ne(base, MAP_FAILED);
     close(fd);
     state.head = (struct region_head *)(void *)base;
-    state.slots = (struct region_slot *)(void *)(base + REGION_HEAD_SIZE);
-    state.buckets = (uint32_t *)(void *)(state.slots + SLOT_COUNT);
+    state.sessions = (struct region_session *)(void *)(base + REGION_HEAD_SIZE);
+    state.buckets = (uint32_t *)(void *)(state.sessions + SESSION_COUNT);
     state.blocks = (struct region_block *)(void *)(state.buckets + BUCKET_COUNT);
     return state;
 }

@@ -198,9 +198,9 @@ START_TEST(a_pid_that_is_used_again_is_not_the_holder)
     int fd = open(live_path(), O_RDWR | O_CLOEXEC);
     ck_assert_int_eq(fcntl(fd, F_OFD_SETLK, &lock), 0);
     state = state_map();
-    state.slots[1].pid = getppid();
+    state.sessions[1].pid = getppid();
     ck_assert_int_eq(fake_try(&a, &mine).what, FAKE_GRANTED);
-    ck_assert_uint_eq(state.slots[1].state, SLOT_FREE);
+    ck_assert_uint_eq(state.sessions[1].state, SESSION_FREE);
     ck_assert_int_eq(fake_withdraw(&a, &mine), HF_WITHDRAWN);
     state_unmap(&state);
     close(fd);
@@ -230,8 +230,9 @@ START_TEST(a_slot_that_is_used_again_is_woken)
         ck_assert_int_eq(fake_withdraw(&a, &mine), HF_WITHDRAWN);
         peer_bury(&p[0]);
         state = state_map();
-        ck_assert_uint_eq(state.slots[1].state, SLOT_FREE);
-        ck_assert_uint_eq(state.slots[2].gen, state.slots[1].gen - (unsigned)i - 1);
+        ck_assert_uint_eq(state.sessions[1].state, SESSION_FREE);
+        ck_assert_uint_eq(state.sessions[2].gen,
+                          state.sessions[1].gen - (unsigned)i - 1);
         state_unmap(&state);
     }
     close_a();
@@ -247,7 +248,7 @@ START_TEST(a_forked_child_keeps_nothing_alive)
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     open_a(1);
     state = state_map();
-    state.slots[1].space = 1; /* hard to see: its lock is all there is */
+    state.sessions[1].space = 1; /* hard to see: its lock is all there is */
     peer_takes(&p[0], 0, fake_ticket("x", HF_MUTEX));
     pid_t child = (pid_t)peer_order(&p[0], PEER_FORK, 0).result;
     ck_assert_int_gt(child, 0);
@@ -289,16 +290,16 @@ END_TEST
 /* One session has more places than there are slots; the other holder is watched too. */
 START_TEST(many_places_of_one_holder_hide_nobody)
 {
-    static struct hf_ticket mine[SLOT_COUNT + 10];
-    struct hf_ticket waits = fake_permits("s", HF_PERMITS, 1, SLOT_COUNT + 11);
+    static struct hf_ticket mine[SESSION_COUNT + 10];
+    struct hf_ticket waits = fake_permits("s", HF_PERMITS, 1, SESSION_COUNT + 11);
 
     open_a(1);
     ck_assert_int_eq(fake_open(&b, &hf__backend_file, url, NULL), 0);
-    for (int i = 0; i < SLOT_COUNT + 10; i++) {
-        mine[i] = fake_permits("s", HF_PERMITS, 1, SLOT_COUNT + 11);
+    for (int i = 0; i < SESSION_COUNT + 10; i++) {
+        mine[i] = fake_permits("s", HF_PERMITS, 1, SESSION_COUNT + 11);
         takes(&b, &mine[i]);
     }
-    peer_takes(&p[0], 0, fake_permits("s", HF_PERMITS, 1, SLOT_COUNT + 11));
+    peer_takes(&p[0], 0, fake_permits("s", HF_PERMITS, 1, SESSION_COUNT + 11));
     ck_assert_int_eq(fake_try(&a, &waits).what, FAKE_QUEUED);
     peer_kill(&p[0]);
     fake_expect_grant(&a, &waits);

@@ -540,22 +540,22 @@ END_TEST
 /* All slots but ours are taken by a lock that somebody holds: us. */
 START_TEST(sessions_run_out)
 {
-    struct flock lock = { .l_type = F_WRLCK, .l_start = 1, .l_len = SLOT_COUNT - 1 };
+    struct flock lock = { .l_type = F_WRLCK, .l_start = 1, .l_len = SESSION_COUNT - 1 };
     struct state state;
     char path[96];
 
     open_a();
     state = state_map();
-    for (int i = 1; i < SLOT_COUNT; i++)
-        state.slots[i].state = SLOT_USED;
+    for (int i = 1; i < SESSION_COUNT; i++)
+        state.sessions[i].state = SESSION_USED;
     snprintf(path, sizeof(path), "%s/live", home);
     int fd = open(path, O_RDWR | O_CLOEXEC);
     ck_assert_int_eq(fcntl(fd, F_OFD_SETLK, &lock), 0);
     ck_assert_int_eq(fake_open(&b, &hf__backend_file, url, NULL), HF_EFULL);
     close(fd); /* now they are dead, and cleaned up after */
     ck_assert_int_eq(fake_open(&b, &hf__backend_file, url, NULL), 0);
-    for (int i = 2; i < SLOT_COUNT; i++)
-        ck_assert_uint_eq(state.slots[i].state, SLOT_FREE);
+    for (int i = 2; i < SESSION_COUNT; i++)
+        ck_assert_uint_eq(state.sessions[i].state, SESSION_FREE);
     state_unmap(&state);
     close_both();
 }

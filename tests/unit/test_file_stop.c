@@ -155,11 +155,11 @@ START_TEST(a_session_closes_though_the_guard_is_busy)
     freeze();
     state = state_map();
     fake_close(&a);
-    ck_assert_uint_eq(state.slots[0].state, SLOT_CLOSED);
+    ck_assert_uint_eq(state.sessions[0].state, SESSION_CLOSED);
     ck_assert(fake_quiet(&b));
     kill(p[0].pid, SIGCONT);
     fake_expect_grant(&b, &waiting);
-    ck_assert_uint_eq(state.slots[0].state, SLOT_FREE);
+    ck_assert_uint_eq(state.sessions[0].state, SESSION_FREE);
     state_unmap(&state);
     ck_assert_int_eq(peer_listen(&p[0]).what, FAKE_GRANTED);
     peer_leaves(&p[0]);
@@ -470,7 +470,7 @@ START_TEST(a_process_that_cannot_be_watched_is_polled)
 
     open_a(1);
     state = state_map();
-    state.slots[1].space++; /* as if it were in another pid namespace */
+    state.sessions[1].space++; /* as if it were in another pid namespace */
     state_unmap(&state);
     unseen_holder_dies();
 }
@@ -516,11 +516,11 @@ START_TEST(a_pid_namespace_of_its_own)
     inside = peer_start_inside(&p[0]);
     state = state_map();
     if (inside) {
-        ck_assert_int_eq(state.slots[1].pid, 1);
-        ck_assert_uint_ne(state.slots[1].space, state.slots[0].space);
+        ck_assert_int_eq(state.sessions[1].pid, 1);
+        ck_assert_uint_ne(state.sessions[1].space, state.sessions[0].space);
     } else {
         printf("# no right to make a pid namespace: it is only pretended\n");
-        state.slots[1].space++;
+        state.sessions[1].space++;
     }
     state_unmap(&state);
     unseen_holder_dies();

@@ -317,7 +317,7 @@ static int cell_store(struct file_queue *me, struct hf_request *request,
 
     if (rc != 1)
         return rc;
-    hf__file_home_tmp(tmp, me->slot);
+    hf__file_home_tmp(tmp, me->session);
     if (request->data) {
         cell_fill(me, cell, request);
         head = cell->head;

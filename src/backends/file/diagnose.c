@@ -450,16 +450,16 @@ int hf__file_facts_report(struct dir_facts *facts, int dir_fd, int file_fd,
 
 static void sessions_count(const struct file_queue *me, struct dir_facts *facts)
 {
-    for (uint32_t i = 0; i < SLOT_COUNT; i++) {
-        const struct region_slot *s = &me->region.slots[i];
+    for (uint32_t i = 0; i < SESSION_COUNT; i++) {
+        const struct region_session *s = &me->region.sessions[i];
         uint64_t space = __atomic_load_n(&s->space, __ATOMIC_RELAXED);
 
-        if (__atomic_load_n(&s->state, __ATOMIC_ACQUIRE) != SLOT_USED)
+        if (__atomic_load_n(&s->state, __ATOMIC_ACQUIRE) != SESSION_USED)
             continue;
         facts->sessions++;
         facts->strangers += space && me->space && space != me->space;
     }
-    facts->session_room = SLOT_COUNT;
+    facts->session_room = SESSION_COUNT;
 }
 
 static void block_count(const struct region_block *block, struct dir_facts *facts)
@@ -500,7 +500,7 @@ int hf__file_queue_diagnose(struct file_queue *me, struct hf_request *request,
     int rc;
 
     me->visit = true;
-    hf__file_slots_sweep(me);
+    hf__file_sessions_sweep(me);
     rc = blocks_count(me, &facts, why);
     if (rc != 0)
         return rc;

@@ -14,15 +14,16 @@
 void hf__file_eviction_note(struct file_queue *me, const struct hf_id *id)
 {
     struct region_head *head = me->region.head;
-    const struct region_slot *slot = &me->region.slots[me->slot];
+    const struct region_session *session = &me->region.sessions[me->session];
     struct region_eviction *eviction =
         &head->evictions[head->eviction_next++ % EVICTIONS_KEPT];
 
     eviction->pid = 0; /* not whole */
     eviction->id = *id;
     snprintf(eviction->program, sizeof(eviction->program), "%.*s",
-             (int)strnlen(slot->program, sizeof(slot->program)), slot->program);
-    eviction->pid = slot->pid;
+             (int)strnlen(session->program, sizeof(session->program)),
+             session->program);
+    eviction->pid = session->pid;
 }
 
 /* The file is anybody's who may write it: what is not a character is not passed on. */

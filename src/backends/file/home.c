@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The directory `.holdfast`, where the queue layout keeps its files. Called while a
- * session opens, and from slots.c, stakes.c and cells.c where files come and go.
+ * session opens, and from sessions.c, stakes.c and cells.c where files come and go.
  *
  * The directory of the URL is the user's, and may hold anything: a home directory, the
  * files of an application, the lock files of layout=flock, whose names never begin with
@@ -37,36 +37,36 @@
 
 /* ---- Names ----------------------------------------------------------------------- */
 
-void hf__file_home_fifo(char *out, uint32_t slot, uint32_t gen)
+void hf__file_home_fifo(char *out, uint32_t session, uint32_t gen)
 {
-    snprintf(out, 32, "w%u.%u", slot, gen);
+    snprintf(out, 32, "w%u.%u", session, gen);
 }
 
-void hf__file_home_tmp(char *out, uint32_t slot)
+void hf__file_home_tmp(char *out, uint32_t session)
 {
-    snprintf(out, 32, "tmp.%u", slot);
+    snprintf(out, 32, "tmp.%u", session);
 }
 
 /* Made again from its numbers the name has to come out the same. */
 static bool name_is_fifo(const char *file)
 {
-    unsigned slot, gen;
+    unsigned session, gen;
     char made[32];
 
-    if (sscanf(file, "w%u.%u", &slot, &gen) != 2 || slot >= SLOT_COUNT)
+    if (sscanf(file, "w%u.%u", &session, &gen) != 2 || session >= SESSION_COUNT)
         return false;
-    hf__file_home_fifo(made, slot, gen);
+    hf__file_home_fifo(made, session, gen);
     return strcmp(file, made) == 0;
 }
 
 static bool name_is_tmp(const char *file)
 {
     char made[32];
-    unsigned slot;
+    unsigned session;
 
-    if (sscanf(file, "tmp.%u", &slot) != 1 || slot >= SLOT_COUNT)
+    if (sscanf(file, "tmp.%u", &session) != 1 || session >= SESSION_COUNT)
         return false;
-    hf__file_home_tmp(made, slot);
+    hf__file_home_tmp(made, session);
     return strcmp(file, made) == 0;
 }
 

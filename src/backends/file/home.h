@@ -26,8 +26,8 @@ bool hf__file_home_gone(int home_fd);
 void hf__file_home_remove(int top_fd);
 
 /* The names of a session's files; `out` has room for 32 bytes. */
-void hf__file_home_fifo(char *out, uint32_t slot, uint32_t gen);
-void hf__file_home_tmp(char *out, uint32_t slot);
+void hf__file_home_fifo(char *out, uint32_t session, uint32_t gen);
+void hf__file_home_tmp(char *out, uint32_t session);
 
 /* Remove a file of that name if it is what we make under it: a FIFO; a cell that was
  * being written. Anything else stays. */

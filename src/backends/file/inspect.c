@@ -19,7 +19,7 @@
 struct sight {
     struct hf_list_node link;
     hf_entry entry;
-    char program[sizeof(((struct region_slot *)0)->program)];
+    char program[sizeof(((struct region_session *)0)->program)];
     char note[HF_NOTE_MAX + 1];
     char name[];
 };
@@ -68,10 +68,10 @@ static int64_t since_ms(const struct sights *sights, int64_t since)
     return ns > 0 ? ns / HF_NS_PER_MS : 0;
 }
 
-static void program_copy(const struct sights *sights, uint32_t slot,
+static void program_copy(const struct sights *sights, uint32_t session,
                          struct sight *sight)
 {
-    memcpy(sight->program, sights->me->region.slots[slot].program,
+    memcpy(sight->program, sights->me->region.sessions[session].program,
            sizeof(sight->program) - 1);
 }
 
@@ -88,8 +88,8 @@ static void place_see(struct sights *sights, const struct region_block *record,
     sight->entry.pid = p->pid;
     sight->entry.since_ms = since_ms(sights, p->since);
     memcpy(sight->note, p->note, sizeof(sight->note) - 1);
-    if (sights->me->region.slots[p->slot].gen == p->slot_gen)
-        program_copy(sights, p->slot, sight);
+    if (sights->me->region.sessions[p->session].gen == p->session_gen)
+        program_copy(sights, p->session, sight);
     if (!granted) {
         sight->entry.place = place;
         return;
@@ -110,9 +110,9 @@ static void quick_see(struct sights *sights, const struct region_block *record)
     if (!sight)
         return;
     sight->entry.token = hold.token;
-    sight->entry.pid = sights->me->region.slots[hold.slot].pid;
+    sight->entry.pid = sights->me->region.sessions[hold.session].pid;
     sight->entry.since_ms = since_ms(sights, hold.since);
-    program_copy(sights, hold.slot, sight);
+    program_copy(sights, hold.session, sight);
 }
 
 static void record_see(struct sights *sights, struct region_block *record)
@@ -234,7 +234,7 @@ int hf__file_queue_inspect(struct file_queue *me, struct hf_request *request,
     int rc = 0;
 
     hf__list_init(&sights.list);
-    hf__file_slots_sweep(me);
+    hf__file_sessions_sweep(me);
     if (!request->prefix)
         rc = see_one(&sights, why);
     while (request->prefix && rc == 0 && next) {

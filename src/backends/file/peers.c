@@ -26,9 +26,9 @@
 #include "home.h"
 #include "queue.h"
 
-static uint32_t slot_gen(const struct file_queue *me, uint32_t slot)
+static uint32_t session_gen(const struct file_queue *me, uint32_t session)
 {
-    return __atomic_load_n(&me->region.slots[slot].gen, __ATOMIC_ACQUIRE);
+    return __atomic_load_n(&me->region.sessions[session].gen, __ATOMIC_ACQUIRE);
 }
 
 /* ---- What we keep about them ----------------------------------------------------- */
@@ -47,16 +47,16 @@ static void peer_forget(struct queue_peer *peer, bool forked)
 }
 
 /* NULL if there is no memory. */
-static struct queue_peer *peer_of(struct file_queue *me, uint32_t slot)
+static struct queue_peer *peer_of(struct file_queue *me, uint32_t session)
 {
-    uint32_t gen = slot_gen(me, slot);
+    uint32_t gen = session_gen(me, session);
     struct queue_peer *peer;
 
     if (!me->peers)
-        me->peers = hf__alloc(SLOT_COUNT * sizeof(*me->peers));
+        me->peers = hf__alloc(SESSION_COUNT * sizeof(*me->peers));
     if (!me->peers)
         return NULL;
-    peer = &me->peers[slot];
+    peer = &me->peers[session];
     if (peer->queue && peer->gen != gen)
         peer_forget(peer, false);
     if (!peer->queue)
@@ -67,7 +67,7 @@ static struct queue_peer *peer_of(struct file_queue *me, uint32_t slot)
 
 void hf__file_peers_close(struct file_queue *me, bool forked)
 {
-    for (uint32_t i = 0; me->peers && i < SLOT_COUNT; i++)
+    for (uint32_t i = 0; me->peers && i < SESSION_COUNT; i++)
         if (me->peers[i].queue)
             peer_forget(&me->peers[i], forked);
     hf__free(me->peers);
@@ -78,13 +78,13 @@ void hf__file_peers_close(struct file_queue *me, bool forked)
 
 /* ---- Waking ---------------------------------------------------------------------- */
 
-static int fifo_open(struct file_queue *me, uint32_t slot, uint32_t gen)
+static int fifo_open(struct file_queue *me, uint32_t session, uint32_t gen)
 {
     char file[32];
     struct stat st;
     int fd;
 
-    hf__file_home_fifo(file, slot, gen);
+    hf__file_home_fifo(file, session, gen);
     fd = openat(me->dir_fd, file, O_RDWR | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
     if (fd >= 0 && (fstat(fd, &st) != 0 || !S_ISFIFO(st.st_mode))) {
         close(fd);
@@ -93,24 +93,24 @@ static int fifo_open(struct file_queue *me, uint32_t slot, uint32_t gen)
     return fd;
 }
 
-static void fifo_write(struct region_slot *s, int fd, uint32_t place)
+static void fifo_write(struct region_session *s, int fd, uint32_t place)
 {
     if (write(fd, &place, sizeof(place)) < 0 && errno == EAGAIN)
         __atomic_store_n(&s->flood, 1, __ATOMIC_RELEASE);
 }
 
-void hf__file_peer_wake(struct file_queue *me, uint32_t slot, uint32_t place)
+void hf__file_peer_wake(struct file_queue *me, uint32_t session, uint32_t place)
 {
-    struct region_slot *s = &me->region.slots[slot];
+    struct region_session *s = &me->region.sessions[session];
     struct queue_peer *peer;
     int fd;
 
-    if (slot == me->slot && place && place == me->busy)
+    if (session == me->session && place && place == me->busy)
         return;
     if (__atomic_load_n(&s->fifo, __ATOMIC_ACQUIRE) == 0)
         return;
-    peer = peer_of(me, slot);
-    fd = peer && peer->fifo >= 0 ? peer->fifo : fifo_open(me, slot, s->gen);
+    peer = peer_of(me, session);
+    fd = peer && peer->fifo >= 0 ? peer->fifo : fifo_open(me, session, s->gen);
     if (fd < 0)
         return;
     fifo_write(s, fd, place);
@@ -122,27 +122,28 @@ void hf__file_peer_wake(struct file_queue *me, uint32_t slot, uint32_t place)
 
 /* ---- Whom a place depends on ----------------------------------------------------- */
 
-struct slot_set {
-    uint64_t bits[SLOT_COUNT / 64];
+struct session_set {
+    uint64_t bits[SESSION_COUNT / 64];
 };
 
-static void target_add(struct file_queue *me, struct slot_set *seen, uint32_t slot)
+static void target_add(struct file_queue *me, struct session_set *seen,
+                       uint32_t session)
 {
-    uint64_t bit = UINT64_C(1) << slot % 64;
+    uint64_t bit = UINT64_C(1) << session % 64;
 
-    if (slot == me->slot || (seen->bits[slot / 64] & bit))
+    if (session == me->session || (seen->bits[session / 64] & bit))
         return;
-    seen->bits[slot / 64] |= bit;
+    seen->bits[session / 64] |= bit;
     me->targets[me->target_count++] =
-        (struct queue_target){ slot, me->region.slots[slot].gen };
+        (struct queue_target){ session, me->region.sessions[session].gen };
 }
 
-static void target_add_place(struct file_queue *me, struct slot_set *seen,
+static void target_add_place(struct file_queue *me, struct session_set *seen,
                              const struct block_place *p)
 {
     bool tied = !(p->flags & PLACE_DETACHED) || p->state == PLACE_WAITING;
-    if (tied && me->region.slots[p->slot].gen == p->slot_gen)
-        target_add(me, seen, p->slot);
+    if (tied && me->region.sessions[p->session].gen == p->session_gen)
+        target_add(me, seen, p->session);
 }
 
 void hf__file_peer_note(struct file_queue *me, struct region_block *record,
@@ -151,7 +152,7 @@ void hf__file_peer_note(struct file_queue *me, struct region_block *record,
     const struct block_record *r = &record->record;
     uint64_t word = word_load(&record->word);
     uint32_t index = r->first;
-    struct slot_set seen = { { 0 } };
+    struct session_set seen = { { 0 } };
 
     me->target_count = 0;
     me->target_poll = false;
@@ -160,7 +161,7 @@ void hf__file_peer_note(struct file_queue *me, struct region_block *record,
         return;
     }
     if (word & WORD_HELD)
-        target_add(me, &seen, word_slot(word));
+        target_add(me, &seen, word_session(word));
     for (uint32_t i = 0; i < r->granted; i++) {
         target_add_place(me, &seen, &block_at(me, index)->place);
         index = block_at(me, index)->next;
@@ -173,8 +174,8 @@ static void dead_reap(struct file_queue *me, const struct queue_target *dead,
                       uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++)
-        if (me->region.slots[dead[i].slot].gen == dead[i].gen)
-            hf__file_slot_reap(me, dead[i].slot);
+        if (me->region.sessions[dead[i].session].gen == dead[i].gen)
+            hf__file_session_reap(me, dead[i].session);
 }
 
 static bool process_over(int fd)
@@ -207,7 +208,7 @@ enum process_answer { PROCESS_LIVES, PROCESS_DEAD, PROCESS_UNKNOWN };
 
 /* The start time is read while the pidfd is open: if it is the right one then, the
  * descriptor stands for the right process for good. */
-static enum process_answer process_open(const struct region_slot *s, int *ret_fd)
+static enum process_answer process_open(const struct region_session *s, int *ret_fd)
 {
     int32_t pid = __atomic_load_n(&s->pid, __ATOMIC_RELAXED);
     int fd = (int)syscall(SYS_pidfd_open, pid, 0);
@@ -215,7 +216,7 @@ static enum process_answer process_open(const struct region_slot *s, int *ret_fd
 
     if (fd < 0)
         return errno == ESRCH ? PROCESS_DEAD : PROCESS_UNKNOWN;
-    start = hf__file_slot_start(pid);
+    start = hf__file_process_start(pid);
     if (start == __atomic_load_n(&s->start, __ATOMIC_RELAXED)) {
         *ret_fd = fd;
         return PROCESS_LIVES;
@@ -233,9 +234,9 @@ static enum process_answer peer_open(struct file_queue *me, struct queue_peer *p
                                      const struct queue_target *target)
 {
     enum process_answer answer =
-        process_open(&me->region.slots[target->slot], &peer->process);
+        process_open(&me->region.sessions[target->session], &peer->process);
 
-    if (slot_gen(me, target->slot) == target->gen)
+    if (session_gen(me, target->session) == target->gen)
         return answer;
     peer_forget(peer, false);
     return PROCESS_LIVES;
@@ -244,8 +245,8 @@ static enum process_answer peer_open(struct file_queue *me, struct queue_peer *p
 static enum process_answer process_check(struct file_queue *me,
                                          const struct queue_target *target, bool stay)
 {
-    const struct region_slot *s = &me->region.slots[target->slot];
-    struct queue_peer *peer = peer_of(me, target->slot);
+    const struct region_session *s = &me->region.sessions[target->session];
+    struct queue_peer *peer = peer_of(me, target->session);
     enum process_answer answer;
 
     if (!peer)
@@ -274,19 +275,19 @@ static enum process_answer process_check(struct file_queue *me,
 static bool target_dead(struct file_queue *me, const struct queue_target *target,
                         bool stay)
 {
-    const struct region_slot *s = &me->region.slots[target->slot];
+    const struct region_session *s = &me->region.sessions[target->session];
     uint32_t state = __atomic_load_n(&s->state, __ATOMIC_ACQUIRE);
     uint64_t space = __atomic_load_n(&s->space, __ATOMIC_RELAXED);
     enum process_answer answer = PROCESS_UNKNOWN;
 
-    if (slot_gen(me, target->slot) != target->gen || state == SLOT_FREE)
+    if (session_gen(me, target->session) != target->gen || state == SESSION_FREE)
         return false; /* somebody was quicker; we shall be told */
-    if (state == SLOT_CLOSED)
+    if (state == SESSION_CLOSED)
         return true;
     if (space && space == me->space && __atomic_load_n(&s->start, __ATOMIC_RELAXED))
         answer = process_check(me, target, stay);
     if ((answer == PROCESS_UNKNOWN || !stay || me->thorough) &&
-        !hf__file_slot_locked(me, target->slot))
+        !hf__file_session_locked(me, target->session))
         answer = PROCESS_DEAD;
     if (answer == PROCESS_UNKNOWN)
         me->target_poll = true;

@@ -39,7 +39,7 @@ bool hf__file_quick_read(const struct region_block *record, struct quick_hold *r
         .since = __atomic_load_n(&r->since, __ATOMIC_ACQUIRE),
         .span = __atomic_load_n(&r->span, __ATOMIC_ACQUIRE),
         .kind = __atomic_load_n(&r->kind, __ATOMIC_ACQUIRE),
-        .slot = word_slot(word),
+        .session = word_session(word),
     };
     return ((word_load(&record->word) ^ word) & ~WORD_QUEUE) == 0;
 }
@@ -189,8 +189,8 @@ static void place_fill(struct file_queue *me, struct block_place *p,
         .permits = wish->permits,
         .kind = wish->kind,
         .flags = ticket->flags & HF_TICKET_DETACHED ? PLACE_DETACHED : 0,
-        .slot = me->slot,
-        .slot_gen = me->slot_gen,
+        .session = me->session,
+        .session_gen = me->session_gen,
         .pid = me->pid,
     };
     memcpy(p->note, wish->note, strnlen(wish->note, HF_NOTE_MAX));
@@ -250,7 +250,7 @@ void hf__file_place_remove(struct file_queue *me, struct region_block *place)
     } else {
         waiting_uncount(r, place, block_index(me, place));
     }
-    if (p->slot == me->slot && p->slot_gen == me->slot_gen)
+    if (p->session == me->session && p->session_gen == me->session_gen)
         me->held--;
     hf__file_table_free(me, place);
 }
@@ -258,7 +258,7 @@ void hf__file_place_remove(struct file_queue *me, struct region_block *place)
 static void place_wake(struct file_queue *me, uint32_t index)
 {
     if (index)
-        hf__file_peer_wake(me, block_at(me, index)->place.slot, index);
+        hf__file_peer_wake(me, block_at(me, index)->place.session, index);
 }
 
 void hf__file_place_end(struct file_queue *me, struct region_block *place)
@@ -274,17 +274,17 @@ void hf__file_place_end(struct file_queue *me, struct region_block *place)
 
 static bool place_has_owner(const struct file_queue *me, const struct block_place *p)
 {
-    return me->region.slots[p->slot].gen == p->slot_gen;
+    return me->region.sessions[p->session].gen == p->session_gen;
 }
 
 void hf__file_place_lose(struct file_queue *me, struct region_block *place)
 {
-    uint32_t slot = place->place.slot;
+    uint32_t session = place->place.session;
     bool owned = place_has_owner(me, &place->place);
 
     hf__file_place_end(me, place);
     if (owned)
-        hf__file_peer_wake(me, slot, 0);
+        hf__file_peer_wake(me, session, 0);
 }
 
 /* ---- Admission ------------------------------------------------------------------- */

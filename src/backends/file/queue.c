@@ -32,7 +32,7 @@ static void queue_init(struct file_queue *me, struct hf_host *host)
 {
     me->host = host;
     me->top_fd = me->dir_fd = me->live_fd = me->fifo_fd = me->region.fd = -1;
-    me->slot = SLOT_COUNT;
+    me->session = SESSION_COUNT;
     hf__list_init(&me->stakes);
     gethostname(me->host_name, sizeof(me->host_name) - 1);
 }
@@ -40,7 +40,7 @@ static void queue_init(struct file_queue *me, struct hf_host *host)
 /* What open() has, but the directory of the user. */
 static void files_close(struct file_queue *me, bool forked)
 {
-    hf__file_slot_close(me, forked);
+    hf__file_session_close(me, forked);
     if (me->fifo_fd >= 0)
         close(me->fifo_fd);
     hf__file_region_close(&me->region);
@@ -58,7 +58,7 @@ static int files_open(struct file_queue *me, hf_error *why)
     (void)flock(me->dir_fd, LOCK_SH | LOCK_NB); /* so that cleaners of /tmp skip it */
     rc = hf__file_region_open(&me->region, me->dir_fd, me->mode, me->open_until, why);
     if (rc == 0)
-        rc = hf__file_slot_claim(me, why);
+        rc = hf__file_session_register(me, why);
     return rc;
 }
 
@@ -70,7 +70,7 @@ static bool files_gone(const struct file_queue *me)
            (me->region.fd >= 0 && !hf__file_region_there(&me->region, me->dir_fd));
 }
 
-/* The files may be removed while we open them, by a session that came to look (slots.c)
+/* The files may be removed while we open them, by a session that came to look (sessions.c)
  * or by a person: then we begin again. From the slot on they stay. */
 static int files_open_surely(struct file_queue *me, hf_error *why)
 {
@@ -79,7 +79,7 @@ static int files_open_surely(struct file_queue *me, hf_error *why)
 
         if (!files_gone(me))
             return rc;
-        hf__file_slot_leave(me);
+        hf__file_session_unregister(me);
         files_close(me, false);
     }
     return hf__fail(why, HF_ESYSTEM, "somebody keeps removing the state file");
@@ -132,7 +132,7 @@ static void queue_close(void *session, bool forked)
     if (me->fifo_fd >= 0 && !forked)
         me->host->ops->remove_fd(me->host, me->fifo_fd);
     if (!forked)
-        hf__file_slot_leave(me);
+        hf__file_session_unregister(me);
     stakes_free(me, forked);
     hf__file_peers_close(me, forked);
     files_close(me, forked);

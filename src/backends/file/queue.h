@@ -8,7 +8,7 @@
  *   table.c             blocks and records: names to queues
  *   places.c            the queue of a record: who is in, who is next
  *   recover.c           the table made anew after a death inside the guard
- *   slots.c             sessions: claimed, left, cleaned up after
+ *   sessions.c             sessions: claimed, left, cleaned up after
  *   peers.c             other sessions: waking them, watching them die
  *   stakes.c            what we wait for or care about, and how we hear of it
  *   quick.h             the way around the table, for a lock that is free
@@ -54,7 +54,7 @@ struct queue_peer {
 
 /* A session to be looked after once the guard is left. */
 struct queue_target {
-    uint32_t slot;
+    uint32_t session;
     uint32_t gen;
 };
 
@@ -82,8 +82,8 @@ struct file_queue {
     int fifo_fd; /* others wake us here; -1 until somebody needs to */
     mode_t mode;
     int32_t pid;
-    uint32_t slot; /* SLOT_COUNT: none */
-    uint32_t slot_gen;
+    uint32_t session; /* SESSION_COUNT: none */
+    uint32_t session_gen;
     uint32_t held;   /* quick holds and places of ours, at least */
     uint32_t streak; /* quick grants of ours in a row that nobody came between */
     uint64_t stock, stock_end; /* token numbers drawn ahead */
@@ -97,7 +97,7 @@ struct file_queue {
     bool visit;                   /* and all that this session does is to look: */
     bool effaced;                 /* its files went with it */
     bool guard_stopped;           /* the last wait was in vain: its owner is stopped */
-    struct queue_target *targets; /* room for SLOT_COUNT; made when first needed, */
+    struct queue_target *targets; /* room for SESSION_COUNT; made when first needed, */
     struct queue_peer *peers;     /* as are these */
     struct hf_list_node stakes;
     struct queue_number *numbers; /* of stakes; from 1 */
@@ -224,7 +224,7 @@ struct quick_hold {
     int64_t since;
     uint32_t span;
     int32_t kind;
-    uint32_t slot;
+    uint32_t session;
 };
 bool hf__file_quick_read(const struct region_block *record,
                          struct quick_hold *ret_hold);
@@ -277,29 +277,29 @@ void hf__file_place_remove(struct file_queue *me, struct region_block *place);
 void hf__file_place_end(struct file_queue *me, struct region_block *place);
 void hf__file_place_lose(struct file_queue *me, struct region_block *place);
 
-/* ---- slots.c --------------------------------------------------------------------- */
+/* ---- sessions.c --------------------------------------------------------------------- */
 
-int hf__file_slot_claim(struct file_queue *me, hf_error *why);
-void hf__file_slot_leave(struct file_queue *me);
+int hf__file_session_register(struct file_queue *me, hf_error *why);
+void hf__file_session_unregister(struct file_queue *me);
 
 /* Outside the guard: cleans up after all sessions that are gone. */
-void hf__file_slots_sweep(struct file_queue *me);
+void hf__file_sessions_sweep(struct file_queue *me);
 
 /* In the guard: removes what a session that is gone left behind. */
-void hf__file_slot_reap(struct file_queue *me, uint32_t slot);
+void hf__file_session_reap(struct file_queue *me, uint32_t session);
 
 /* Whether the lock of a session's byte in `live` is still there. */
-bool hf__file_slot_locked(const struct file_queue *me, uint32_t slot);
+bool hf__file_session_locked(const struct file_queue *me, uint32_t session);
 
-void hf__file_slot_close(struct file_queue *me, bool forked);
+void hf__file_session_close(struct file_queue *me, bool forked);
 
 /* Start time of a process from /proc; 0 if it cannot be known. */
-uint64_t hf__file_slot_start(int32_t pid);
+uint64_t hf__file_process_start(int32_t pid);
 
 /* ---- peers.c --------------------------------------------------------------------- */
 
 /* In the guard: wakes a session about one of its places, or (0) about all it has. */
-void hf__file_peer_wake(struct file_queue *me, uint32_t slot, uint32_t place);
+void hf__file_peer_wake(struct file_queue *me, uint32_t session, uint32_t place);
 
 /* In the guard: note whom this place depends on. Afterwards, outside: look after them;
  * true if somebody was found dead and his places are gone. `stay` keeps watching. */

@@ -146,11 +146,11 @@ static inline bool quick_take(struct file_queue *me, struct hf_ticket *ticket)
         return false;
     record = block_at(me, hint_block(hint));
     word = hint_word(hint);
-    if (!word_swap(&record->word, &word, word_taken(word, me->slot)) &&
+    if (!word_swap(&record->word, &word, word_taken(word, me->session)) &&
         (word_gen(word) != word_gen(hint) || !word_open(word, ticket_passes(ticket)) ||
-         !word_swap(&record->word, &word, word_taken(word, me->slot))))
+         !word_swap(&record->word, &word, word_taken(word, me->session))))
         return false;
-    quick_publish(me, record, word_taken(word, me->slot), ticket);
+    quick_publish(me, record, word_taken(word, me->session), ticket);
     return true;
 }
 
@@ -158,7 +158,7 @@ static inline bool quick_take(struct file_queue *me, struct hf_ticket *ticket)
 static inline void quick_claim(struct file_queue *me, struct hf_ticket *ticket,
                                struct region_block *record, uint64_t word)
 {
-    word = word_taken(word, me->slot);
+    word = word_taken(word, me->session);
     word_store(&record->word, word);
     guard_step();
     quick_publish(me, record, word, ticket);
@@ -169,7 +169,7 @@ static inline bool quick_is(const struct file_queue *me,
                             const struct region_block *record, uint64_t word,
                             const struct hf_ticket *ticket)
 {
-    return word_held_by(word, word_gen(ticket->store[1]), me->slot) &&
+    return word_held_by(word, word_gen(ticket->store[1]), me->session) &&
            __atomic_load_n(&record->record.token, __ATOMIC_ACQUIRE) == ticket->store[2];
 }
 

@@ -97,7 +97,7 @@ static bool place_valid(const struct file_queue *me, const struct block_place *p
 
     return (p->state == PLACE_WAITING || p->state == PLACE_GRANTED) &&
            block_used(me, p->record) && record->type == BLOCK_RECORD &&
-           word_gen(record->word) == p->record_gen && p->slot < SLOT_COUNT;
+           word_gen(record->word) == p->record_gen && p->session < SESSION_COUNT;
 }
 
 static bool place_before(const struct block_place *a, const struct block_place *b)
@@ -235,7 +235,7 @@ void hf__file_guard_recover(struct file_queue *me)
             record_count(me, &block_at(me, i)->record);
     free_list_make(me);
     records_settle(me);
-    for (uint32_t i = 0; i < SLOT_COUNT; i++)
-        if (me->region.slots[i].state == SLOT_USED)
+    for (uint32_t i = 0; i < SESSION_COUNT; i++)
+        if (me->region.sessions[i].state == SESSION_USED)
             hf__file_peer_wake(me, i, 0);
 }

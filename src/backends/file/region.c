@@ -40,8 +40,8 @@
 #define OPEN_TRIES 16
 #define ADVICE "when no process uses the directory, remove " HF_HOME "/" HF_HOME_STATE
 
-#define SLOTS_AT REGION_HEAD_SIZE
-#define BUCKETS_AT (SLOTS_AT + SLOT_COUNT * sizeof(struct region_slot))
+#define SESSIONS_AT REGION_HEAD_SIZE
+#define BUCKETS_AT (SESSIONS_AT + SESSION_COUNT * sizeof(struct region_session))
 #define BLOCKS_AT (BUCKETS_AT + BUCKET_COUNT * sizeof(uint32_t))
 #define MAP_SIZE (BLOCKS_AT + (size_t)BLOCKS_MAX * sizeof(struct region_block))
 
@@ -194,8 +194,8 @@ static int region_make(struct region *region, int dir_fd, const unsigned char bo
     head_number(region, ceiling);
     region->first_token = ceiling ? 0 : head->next_token;
     head->cells = hf__file_home_clean(dir_fd);
-    for (uint32_t i = 0; i < SLOT_COUNT; i++)
-        region->slots[i].gen = (uint32_t)head->next_token;
+    for (uint32_t i = 0; i < SESSION_COUNT; i++)
+        region->sessions[i].gen = (uint32_t)head->next_token;
     head->version = REGION_VERSION;
     head->abi = abi_tag();
     head->time_ns = time_space();
@@ -280,7 +280,7 @@ static int region_map(struct region *region, hf_error *why)
                             "the state file cannot be mapped");
     madvise(base, MAP_SIZE, MADV_DONTDUMP);
     region->head = (struct region_head *)(void *)base;
-    region->slots = (struct region_slot *)(void *)(base + SLOTS_AT);
+    region->sessions = (struct region_session *)(void *)(base + SESSIONS_AT);
     region->buckets = (uint32_t *)(void *)(base + BUCKETS_AT);
     region->blocks = (struct region_block *)(void *)(base + BLOCKS_AT);
     return 0;

@@ -27,7 +27,7 @@
 #define REGION_VERSION 2
 #define REGION_HEAD_SIZE 4096
 
-#define SLOT_COUNT 1024
+#define SESSION_COUNT 1024
 #define BUCKET_COUNT 8192
 #define BLOCKS_FIRST 1024
 #define BLOCKS_MAX (1u << 20)
@@ -56,10 +56,10 @@ enum place_flag {
     PLACE_TOLD = 1 << 2, /* its session knows of the grant */
 };
 
-enum slot_state {
-    SLOT_FREE = 0,
-    SLOT_USED = 1,
-    SLOT_CLOSED = 2, /* left by its session, to be cleaned by whoever comes by */
+enum session_state {
+    SESSION_FREE = 0,
+    SESSION_USED = 1,
+    SESSION_CLOSED = 2, /* left by its session, to be cleaned by whoever comes by */
 };
 
 enum { EVICTIONS_KEPT = 16 };
@@ -99,7 +99,7 @@ struct region_head {
     uint32_t eviction_next;
 };
 
-struct region_slot {
+struct region_session {
     uint32_t state;
     uint32_t gen;
     int32_t pid;
@@ -156,8 +156,8 @@ struct block_place {
     int32_t kind;
     uint32_t flags;
     uint32_t stake; /* its session's own number for it */
-    uint32_t slot;
-    uint32_t slot_gen;
+    uint32_t session;
+    uint32_t session_gen;
     int32_t pid;
     char note[HF_NOTE_MAX + 1];
 };
@@ -181,13 +181,13 @@ struct region_block {
 };
 
 _Static_assert(sizeof(struct region_head) <= REGION_HEAD_SIZE, "head fits its page");
-_Static_assert(sizeof(struct region_slot) == 128, "slots do not share a line");
+_Static_assert(sizeof(struct region_session) == 128, "slots do not share a line");
 _Static_assert(sizeof(struct region_block) == 192, "a block is three lines");
 
 struct region {
     int fd;                   /* -1: not open */
     struct region_head *head; /* NULL: not mapped */
-    struct region_slot *slots;
+    struct region_session *sessions;
     uint32_t *buckets;
     struct region_block *blocks;
     uint64_t first_token; /* we made the file, and this is where it began; or 0 */

@@ -56,7 +56,7 @@ static bool quick_evict(struct file_queue *me, struct region_block *record,
     }
     hf__file_record_settle(me, record);
     if (ours)
-        hf__file_peer_wake(me, hold.slot, 0);
+        hf__file_peer_wake(me, hold.session, 0);
     return ours;
 }
 
@@ -84,7 +84,7 @@ static bool quick_revoke(struct file_queue *me, struct region_block *record,
     if (!hf__file_quick_read(record, &hold) || (token && token != hold.token))
         return false;
     record->record.revoked = hold.token;
-    hf__file_peer_wake(me, hold.slot, 0);
+    hf__file_peer_wake(me, hold.session, 0);
     return true;
 }
 
@@ -96,8 +96,8 @@ static bool place_revoke(struct file_queue *me, struct region_block *place,
     if (token && token != p->token)
         return false;
     p->flags |= PLACE_REVOKED;
-    if (me->region.slots[p->slot].gen == p->slot_gen)
-        hf__file_peer_wake(me, p->slot, 0);
+    if (me->region.sessions[p->session].gen == p->session_gen)
+        hf__file_peer_wake(me, p->session, 0);
     return true;
 }
 
@@ -222,7 +222,7 @@ static int quick_adopt(struct file_queue *me, struct region_block *record,
     }
     hf__file_record_settle(me, record);
     if (rc == 0)
-        hf__file_peer_wake(me, hold.slot, 0);
+        hf__file_peer_wake(me, hold.session, 0);
     return rc;
 }
 
@@ -275,7 +275,7 @@ static int hold_adopt(struct file_queue *me, struct region_block *record,
         rc = quick_adopt(me, record, request, why);
     waiting = record->record.first_waiting;
     if (rc == 0 && waiting)
-        hf__file_peer_wake(me, block_at(me, waiting)->place.slot, waiting);
+        hf__file_peer_wake(me, block_at(me, waiting)->place.session, waiting);
     return rc;
 }
 

@@ -326,7 +326,7 @@ static struct queue_stake *stake_of(const struct file_queue *me, uint32_t block)
 static void fifo_ready(void *arg, uint32_t events)
 {
     struct file_queue *me = arg;
-    uint32_t *flood = &me->region.slots[me->slot].flood;
+    uint32_t *flood = &me->region.sessions[me->session].flood;
     uint32_t news[NEWS_COUNT];
     ssize_t got = read(me->fifo_fd, news, sizeof(news));
     bool all = __atomic_exchange_n(flood, 0, __ATOMIC_ACQ_REL);
@@ -348,7 +348,7 @@ static int fifo_make(struct file_queue *me, int *ret_fd, hf_error *why)
     char file[32];
     int fd;
 
-    hf__file_home_fifo(file, me->slot, me->slot_gen);
+    hf__file_home_fifo(file, me->session, me->session_gen);
     hf__file_home_drop_fifo(me->dir_fd, file);
     if (mkfifoat(me->dir_fd, file, me->mode) != 0)
         return hf__fail_sys(why, HF_ESYSTEM, errno, "no FIFO to wait with");
@@ -383,6 +383,6 @@ int hf__file_stake_listen(struct file_queue *me, hf_error *why)
         return hf__fail_code(why, rc);
     }
     me->fifo_fd = fd;
-    __atomic_store_n(&me->region.slots[me->slot].fifo, 1, __ATOMIC_RELEASE);
+    __atomic_store_n(&me->region.sessions[me->session].fifo, 1, __ATOMIC_RELEASE);
     return 0;
 }

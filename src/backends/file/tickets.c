@@ -183,7 +183,7 @@ static int ticket_prepare(struct file_queue *me, struct hf_ticket *ticket,
                           hf_error *why)
 {
     if (!me->targets)
-        me->targets = hf__alloc(SLOT_COUNT * sizeof(*me->targets));
+        me->targets = hf__alloc(SESSION_COUNT * sizeof(*me->targets));
     if (!me->targets)
         return hf__fail_code(why, HF_ENOMEM);
     if (ticket->flags & HF_TICKET_TRY)

@@ -2,10 +2,10 @@
 /*
  * The word of a record: who may enter without the guard, and who did.
  *
- *   generation 63..32 | slot 31..20 | turn 19..8 | flags 7..0
+ *   generation 63..32 | session 31..20 | turn 19..8 | flags 7..0
  *
  * A word with neither HELD nor SLOW is open: one compare-exchange takes the lock. HELD
- * says that `slot` did so; only the owner, or a process inside the guard, may undo it.
+ * says that `session` did so; only the owner, or a process inside the guard, may undo it.
  * SLOW says that places in the table manage the lock; such a word changes inside the
  * guard alone. A block that is no record is SLOW, and a record that is made anew has a
  * new generation, so whoever remembers an old one never gets in. `turn` counts the
@@ -32,8 +32,8 @@
 
 #define WORD_TURN UINT64_C(0x000fff00)
 #define WORD_TURN_ONE UINT64_C(0x00000100)
-#define WORD_SLOT UINT64_C(0xfff00000)
-#define WORD_SLOT_SHIFT 20
+#define WORD_SESSION UINT64_C(0xfff00000)
+#define WORD_SESSION_SHIFT 20
 #define WORD_GEN_SHIFT 32
 
 #define WORD_QUEUE (WORD_WAIT | WORD_INVITED | WORD_IMPATIENT)
@@ -43,9 +43,9 @@ static inline uint32_t word_gen(uint64_t word)
     return (uint32_t)(word >> WORD_GEN_SHIFT);
 }
 
-static inline uint32_t word_slot(uint64_t word)
+static inline uint32_t word_session(uint64_t word)
 {
-    return (uint32_t)((word & WORD_SLOT) >> WORD_SLOT_SHIFT);
+    return (uint32_t)((word & WORD_SESSION) >> WORD_SESSION_SHIFT);
 }
 
 static inline uint32_t word_turn(uint64_t word)
@@ -56,25 +56,25 @@ static inline uint32_t word_turn(uint64_t word)
 /* The word without holder and flags. */
 static inline uint64_t word_base(uint64_t word)
 {
-    return word & ~(uint64_t)0xff & ~WORD_SLOT;
+    return word & ~(uint64_t)0xff & ~WORD_SESSION;
 }
 
-/* The next turn, held by `slot`; flags of the queue stay. */
-static inline uint64_t word_taken(uint64_t word, uint32_t slot)
+/* The next turn, held by `session`; flags of the queue stay. */
+static inline uint64_t word_taken(uint64_t word, uint32_t session)
 {
     uint64_t turn = (word + WORD_TURN_ONE) & WORD_TURN;
-    return (word & ~WORD_TURN & ~WORD_SLOT & ~WORD_SLOW) | turn |
-           (uint64_t)slot << WORD_SLOT_SHIFT | WORD_HELD;
+    return (word & ~WORD_TURN & ~WORD_SESSION & ~WORD_SLOW) | turn |
+           (uint64_t)session << WORD_SESSION_SHIFT | WORD_HELD;
 }
 
 static inline uint64_t word_dropped(uint64_t word)
 {
-    return word & ~WORD_SLOT & ~WORD_HELD;
+    return word & ~WORD_SESSION & ~WORD_HELD;
 }
 
-static inline bool word_held_by(uint64_t word, uint32_t gen, uint32_t slot)
+static inline bool word_held_by(uint64_t word, uint32_t gen, uint32_t session)
 {
-    return (word & WORD_HELD) && word_gen(word) == gen && word_slot(word) == slot;
+    return (word & WORD_HELD) && word_gen(word) == gen && word_session(word) == session;
 }
 
 /* May this word be taken right away? `passing`: a kind that may overtake. */

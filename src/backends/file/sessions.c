@@ -9,7 +9,7 @@
  * that was kept about the old session is mistaken for the new one.
  *
  * Three things tell whether a session lives: its process (peers.c watches it), its
- * state (SLOT_CLOSED: it closed and could not enter the guard), and a lock on byte
+ * state (SESSION_CLOSED: it closed and could not enter the guard), and a lock on byte
  * <slot> of the file `live`, which the kernel drops with the last descriptor. A forked
  * child inherits that descriptor, so a fork handler closes it there.
  */
@@ -76,25 +76,25 @@ static int live_open(struct file_queue *me, struct stat *st, hf_error *why)
 
 /* ---- Signs of life --------------------------------------------------------------- */
 
-static int live_lock(int fd, int command, struct flock *lock, uint32_t slot)
+static int live_lock(int fd, int command, struct flock *lock, uint32_t session)
 {
     *lock = (struct flock){
-        .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = slot, .l_len = 1
+        .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = session, .l_len = 1
     };
     return fcntl(fd, command, lock);
 }
 
-bool hf__file_slot_locked(const struct file_queue *me, uint32_t slot)
+bool hf__file_session_locked(const struct file_queue *me, uint32_t session)
 {
     struct flock lock;
 
-    if (slot == me->slot)
+    if (session == me->session)
         return true; /* one's own lock does not show */
-    return live_lock(me->live_fd, F_OFD_GETLK, &lock, slot) != 0 ||
+    return live_lock(me->live_fd, F_OFD_GETLK, &lock, session) != 0 ||
            lock.l_type != F_UNLCK;
 }
 
-uint64_t hf__file_slot_start(int32_t pid)
+uint64_t hf__file_process_start(int32_t pid)
 {
     char path[32], text[1024];
     int fd;
@@ -122,135 +122,137 @@ static uint64_t pid_space(void)
 
 /* ---- Reaping --------------------------------------------------------------------- */
 
-static void slot_files_remove(const struct file_queue *me, uint32_t slot)
+static void session_files_remove(const struct file_queue *me, uint32_t session)
 {
     char file[32];
 
-    hf__file_home_fifo(file, slot, me->region.slots[slot].gen);
+    hf__file_home_fifo(file, session, me->region.sessions[session].gen);
     hf__file_home_drop_fifo(me->dir_fd, file);
-    hf__file_home_tmp(file, slot);
+    hf__file_home_tmp(file, session);
     hf__file_home_drop_tmp(me->dir_fd, file);
 }
 
 /* A detached hold stays, if its session ever knew of it. */
-static bool place_goes(const struct block_place *p, uint32_t slot, uint32_t gen)
+static bool place_goes(const struct block_place *p, uint32_t session, uint32_t gen)
 {
     const uint32_t stays = PLACE_DETACHED | PLACE_TOLD;
 
-    if (p->state == PLACE_NONE || p->slot != slot || p->slot_gen != gen)
+    if (p->state == PLACE_NONE || p->session != session || p->session_gen != gen)
         return false;
     return p->state == PLACE_WAITING || (p->flags & stays) != stays;
 }
 
-static void blocks_reap(struct file_queue *me, uint32_t slot, uint32_t gen)
+static void blocks_reap(struct file_queue *me, uint32_t session, uint32_t gen)
 {
     for (uint32_t i = 1; i < me->region.head->high_water; i++) {
         struct region_block *block = block_at(me, i);
         uint64_t word = word_load(&block->word);
 
-        if (block->type == BLOCK_PLACE && place_goes(&block->place, slot, gen)) {
+        if (block->type == BLOCK_PLACE && place_goes(&block->place, session, gen)) {
             hf__file_place_end(me, block);
         } else if (block->type == BLOCK_RECORD && (word & WORD_HELD) &&
-                   word_slot(word) == slot) {
+                   word_session(word) == session) {
             hf__file_record_drop(block);
             hf__file_record_settle(me, block);
         }
     }
 }
 
-void hf__file_slot_reap(struct file_queue *me, uint32_t slot)
+void hf__file_session_reap(struct file_queue *me, uint32_t session)
 {
-    struct region_slot *s = &me->region.slots[slot];
+    struct region_session *s = &me->region.sessions[session];
 
     __atomic_store_n(&s->fifo, 0, __ATOMIC_RELEASE); /* nobody to wake */
-    if (slot != me->slot || me->held)
-        blocks_reap(me, slot, s->gen);
-    slot_files_remove(me, slot);
+    if (session != me->session || me->held)
+        blocks_reap(me, session, s->gen);
+    session_files_remove(me, session);
     guard_step();
     __atomic_store_n(&s->gen, s->gen + 1, __ATOMIC_RELEASE);
     guard_step();
-    __atomic_store_n(&s->state, SLOT_FREE, __ATOMIC_RELEASE);
+    __atomic_store_n(&s->state, SESSION_FREE, __ATOMIC_RELEASE);
     guard_step();
 }
 
-static bool slot_silent(const struct file_queue *me, uint32_t slot)
+static bool session_unlocked(const struct file_queue *me, uint32_t session)
 {
-    const struct region_slot *s = &me->region.slots[slot];
+    const struct region_session *s = &me->region.sessions[session];
     /* A lock of our own descriptor never shows in a probe through it. */
-    return slot != me->slot &&
-           __atomic_load_n(&s->state, __ATOMIC_ACQUIRE) != SLOT_FREE &&
-           !hf__file_slot_locked(me, slot);
+    return session != me->session &&
+           __atomic_load_n(&s->state, __ATOMIC_ACQUIRE) != SESSION_FREE &&
+           !hf__file_session_locked(me, session);
 }
 
 /* Sessions without their lock, to be looked at again in the guard. */
-static uint32_t slots_silent(const struct file_queue *me, uint32_t *silent)
+static uint32_t sessions_unlocked(const struct file_queue *me, uint32_t *unlocked)
 {
     uint32_t count = 0;
 
-    for (uint32_t i = 0; i < SLOT_COUNT; i++)
-        if (slot_silent(me, i))
-            silent[count++] = i;
+    for (uint32_t i = 0; i < SESSION_COUNT; i++)
+        if (session_unlocked(me, i))
+            unlocked[count++] = i;
     return count;
 }
 
-void hf__file_slots_sweep(struct file_queue *me)
+void hf__file_sessions_sweep(struct file_queue *me)
 {
-    uint32_t silent[SLOT_COUNT];
-    uint32_t count = slots_silent(me, silent);
+    uint32_t unlocked[SESSION_COUNT];
+    uint32_t count = sessions_unlocked(me, unlocked);
     hf_error why;
 
     if (count == 0 || hf__file_guard_enter(me, &why) != 0)
         return;
     for (uint32_t i = 0; i < count; i++)
-        if (slot_silent(me, silent[i]))
-            hf__file_slot_reap(me, silent[i]);
+        if (session_unlocked(me, unlocked[i]))
+            hf__file_session_reap(me, unlocked[i]);
     hf__file_guard_leave(me);
 }
 
 /* ---- Claiming and leaving -------------------------------------------------------- */
 
-static void slot_fill(struct file_queue *me, struct region_slot *s)
+static void session_fill(struct file_queue *me, struct region_session *s)
 {
     size_t len = strnlen(me->host->program, sizeof(s->program) - 1);
 
     __atomic_store_n(&s->pid, me->pid, __ATOMIC_RELAXED);
-    __atomic_store_n(&s->start, hf__file_slot_start(me->pid), __ATOMIC_RELAXED);
+    __atomic_store_n(&s->start, hf__file_process_start(me->pid), __ATOMIC_RELAXED);
     __atomic_store_n(&s->space, me->space, __ATOMIC_RELAXED);
     __atomic_store_n(&s->flood, 0, __ATOMIC_RELAXED);
     memset(s->program, 0, sizeof(s->program));
     memcpy(s->program, me->host->program, len);
     guard_step();
-    __atomic_store_n(&s->state, SLOT_USED, __ATOMIC_RELEASE);
+    __atomic_store_n(&s->state, SESSION_USED, __ATOMIC_RELEASE);
     guard_step();
 }
 
-static int slot_take(struct file_queue *me, hf_error *why)
+static int session_take(struct file_queue *me, hf_error *why)
 {
-    for (uint32_t i = 0; i < SLOT_COUNT; i++) {
-        struct region_slot *s = &me->region.slots[i];
+    for (uint32_t i = 0; i < SESSION_COUNT; i++) {
+        struct region_session *s = &me->region.sessions[i];
         struct flock lock;
 
-        if (s->state != SLOT_FREE || live_lock(me->live_fd, F_OFD_SETLK, &lock, i) != 0)
+        if (s->state != SESSION_FREE ||
+            live_lock(me->live_fd, F_OFD_SETLK, &lock, i) != 0)
             continue;
-        slot_fill(me, s);
-        me->slot = i;
-        me->slot_gen = s->gen;
+        session_fill(me, s);
+        me->session = i;
+        me->session_gen = s->gen;
         return 0;
     }
     return hf__fail(why, HF_EFULL, "all %d sessions of the directory are taken",
-                    SLOT_COUNT);
+                    SESSION_COUNT);
 }
 
 /* Whether a slot may belong to somebody, whatever the lock says. */
-static bool slot_inhabited(const struct file_queue *me, const struct region_slot *s)
+static bool session_may_live(const struct file_queue *me,
+                             const struct region_session *s)
 {
     uint64_t space = __atomic_load_n(&s->space, __ATOMIC_RELAXED);
     uint64_t start = __atomic_load_n(&s->start, __ATOMIC_RELAXED);
 
-    if (__atomic_load_n(&s->state, __ATOMIC_ACQUIRE) != SLOT_USED)
+    if (__atomic_load_n(&s->state, __ATOMIC_ACQUIRE) != SESSION_USED)
         return false;
     return !space || space != me->space || !start ||
-           start == hf__file_slot_start(__atomic_load_n(&s->pid, __ATOMIC_RELAXED));
+           start == hf__file_process_start(__atomic_load_n(&s->pid, __ATOMIC_RELAXED));
 }
 
 /* If somebody removed `live` under its users they have locks that we cannot see: they
@@ -264,17 +266,17 @@ static int live_check(struct file_queue *me, uint64_t ino, hf_error *why)
                                     __ATOMIC_RELAXED) ||
         seen == ino)
         return 0;
-    for (uint32_t i = 0; i < SLOT_COUNT; i++)
-        if (slot_inhabited(me, &me->region.slots[i]))
+    for (uint32_t i = 0; i < SESSION_COUNT; i++)
+        if (session_may_live(me, &me->region.sessions[i]))
             return hf__fail(why, HF_ECORRUPT,
                             "the file 'live' was removed while process %d used it: "
                             "end all processes that use the directory",
-                            me->region.slots[i].pid);
+                            me->region.sessions[i].pid);
     __atomic_store_n(used, ino, __ATOMIC_RELAXED);
     return 0;
 }
 
-int hf__file_slot_claim(struct file_queue *me, hf_error *why)
+int hf__file_session_register(struct file_queue *me, hf_error *why)
 {
     struct stat st;
     int rc = live_open(me, &st, why);
@@ -286,29 +288,31 @@ int hf__file_slot_claim(struct file_queue *me, hf_error *why)
     rc = live_check(me, (uint64_t)st.st_ino, why);
     if (rc != 0)
         return rc;
-    hf__file_slots_sweep(me);
+    hf__file_sessions_sweep(me);
     rc = hf__file_guard_enter(me, why);
     if (rc != 0)
         return rc;
-    rc = slot_take(me, why);
+    rc = session_take(me, why);
     hf__file_guard_leave(me);
     return rc;
 }
 
 /* Without the guard all we can do is say that we are gone, to those who listen. */
-static void slot_abandon(struct file_queue *me)
+static void session_abandon(struct file_queue *me)
 {
-    slot_files_remove(me, me->slot);
-    __atomic_store_n(&me->region.slots[me->slot].state, SLOT_CLOSED, __ATOMIC_RELEASE);
-    for (uint32_t i = 0; i < SLOT_COUNT; i++)
-        if (i != me->slot)
+    session_files_remove(me, me->session);
+    __atomic_store_n(&me->region.sessions[me->session].state, SESSION_CLOSED,
+                     __ATOMIC_RELEASE);
+    for (uint32_t i = 0; i < SESSION_COUNT; i++)
+        if (i != me->session)
             hf__file_peer_wake(me, i, 0);
 }
 
-static bool slots_free(const struct file_queue *me)
+static bool sessions_all_free(const struct file_queue *me)
 {
-    for (uint32_t i = 0; i < SLOT_COUNT; i++)
-        if (__atomic_load_n(&me->region.slots[i].state, __ATOMIC_ACQUIRE) != SLOT_FREE)
+    for (uint32_t i = 0; i < SESSION_COUNT; i++)
+        if (__atomic_load_n(&me->region.sessions[i].state, __ATOMIC_ACQUIRE) !=
+            SESSION_FREE)
             return false;
     return true;
 }
@@ -321,7 +325,7 @@ static bool slots_free(const struct file_queue *me)
  */
 static void traces_remove(struct file_queue *me)
 {
-    if (!me->visit || !hf__file_region_unused(&me->region) || !slots_free(me) ||
+    if (!me->visit || !hf__file_region_unused(&me->region) || !sessions_all_free(me) ||
         !hf__file_region_there(&me->region, me->dir_fd))
         return;
     unlinkat(me->dir_fd, HF_HOME_LIVE, 0);
@@ -329,23 +333,23 @@ static void traces_remove(struct file_queue *me)
     me->effaced = true;
 }
 
-void hf__file_slot_leave(struct file_queue *me)
+void hf__file_session_unregister(struct file_queue *me)
 {
     hf_error why;
 
-    if (me->slot == SLOT_COUNT)
+    if (me->session == SESSION_COUNT)
         return;
     if (hf__file_guard_enter(me, &why) == 0) {
-        hf__file_slot_reap(me, me->slot);
+        hf__file_session_reap(me, me->session);
         traces_remove(me);
         hf__file_guard_leave(me);
     } else {
-        slot_abandon(me);
+        session_abandon(me);
     }
-    me->slot = SLOT_COUNT;
+    me->session = SESSION_COUNT;
 }
 
-void hf__file_slot_close(struct file_queue *me, bool forked)
+void hf__file_session_close(struct file_queue *me, bool forked)
 {
     if (!forked)
         pthread_mutex_lock(&sessions_lock);
