@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The directory `.holdfast`, where the queue layout keeps its files. Called while a
- * session opens, and from sessions.c, stakes.c and cells.c where files come and go.
+ * session opens, and from sessions.c, waiters.c and cells.c where files come and go.
  *
  * The directory of the URL is the user's, and may hold anything: a home directory, the
  * files of an application, the lock files of layout=flock, whose names never begin with

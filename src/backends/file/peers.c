@@ -197,7 +197,7 @@ static void process_ended(void *arg, uint32_t events)
     me->host->ops->remove_fd(me->host, peer->process);
     peer->in_loop = false;
     if (hf__file_guard_enter(me, &why) != 0) {
-        hf__file_stake_retry(me);
+        hf__file_retry_soon(me);
         return;
     }
     dead_reap(me, &dead, 1);
@@ -306,7 +306,7 @@ bool hf__file_peer_check(struct file_queue *me, bool stay)
     if (count == 0)
         return false;
     if (hf__file_guard_enter(me, &why) != 0) {
-        hf__file_stake_retry(me);
+        hf__file_retry_soon(me);
         return false;
     }
     dead_reap(me, me->targets, count);

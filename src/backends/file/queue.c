@@ -33,7 +33,7 @@ static void queue_init(struct file_queue *me, struct hf_host *host)
     me->host = host;
     me->top_fd = me->dir_fd = me->live_fd = me->fifo_fd = me->region.fd = -1;
     me->session = SESSION_COUNT;
-    hf__list_init(&me->stakes);
+    hf__list_init(&me->waiters);
     gethostname(me->host_name, sizeof(me->host_name) - 1);
 }
 
@@ -104,19 +104,19 @@ static int queue_open(void *session, struct hf_host *host, const struct hf_url *
     return rc;
 }
 
-static void stakes_free(struct file_queue *me, bool forked)
+static void waiters_free(struct file_queue *me, bool forked)
 {
     struct hf_list_node *link;
 
-    while ((link = hf__list_first(&me->stakes))) {
-        struct queue_stake *stake = HF_CONTAINER(link, struct queue_stake, link);
+    while ((link = hf__list_first(&me->waiters))) {
+        struct queue_waiter *waiter = HF_CONTAINER(link, struct queue_waiter, link);
         if (!forked) {
-            hf__file_stake_free(stake);
+            hf__file_waiter_free(waiter);
             continue;
         }
-        me->host->ops->stop_timer(me->host, &stake->timer); /* our own memory */
+        me->host->ops->stop_timer(me->host, &waiter->timer); /* our own memory */
         hf__list_remove(link);
-        hf__free(stake);
+        hf__free(waiter);
     }
     hf__free(me->numbers);
     if (me->retry.callback)
@@ -133,7 +133,7 @@ static void queue_close(void *session, bool forked)
         me->host->ops->remove_fd(me->host, me->fifo_fd);
     if (!forked)
         hf__file_session_unregister(me);
-    stakes_free(me, forked);
+    waiters_free(me, forked);
     hf__file_peers_close(me, forked);
     files_close(me, forked);
     if (me->effaced && me->home_made)
@@ -199,7 +199,7 @@ static bool request_put_off(struct file_queue *me, struct hf_request *request)
     if (!request->store[1])
         request->store[1] = (uint64_t)(hf__now() + me->host->request_ns / 4 * 3);
     if (me->guard_stopped || hf__now() >= (int64_t)request->store[1] ||
-        !hf__file_stake_retry(me))
+        !hf__file_retry_soon(me))
         return false;
     request_append(me, request);
     return true;
@@ -255,10 +255,10 @@ static void queue_forget(void *session, const void *ticket_or_request)
     struct file_queue *me = session;
 
     request_forget(me, ticket_or_request);
-    for (HF_EACH(link, &me->stakes)) {
-        struct queue_stake *stake = HF_CONTAINER(link, struct queue_stake, link);
-        if (stake->ticket == ticket_or_request) {
-            hf__file_stake_free(stake);
+    for (HF_EACH(link, &me->waiters)) {
+        struct queue_waiter *waiter = HF_CONTAINER(link, struct queue_waiter, link);
+        if (waiter->ticket == ticket_or_request) {
+            hf__file_waiter_free(waiter);
             return;
         }
     }

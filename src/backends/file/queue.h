@@ -10,7 +10,7 @@
  *   recover.c           the table made anew after a death inside the guard
  *   sessions.c             sessions: claimed, left, cleaned up after
  *   peers.c             other sessions: waking them, watching them die
- *   stakes.c            what we wait for or care about, and how we hear of it
+ *   waiters.c            what we wait for or care about, and how we hear of it
  *   quick.h             the way around the table, for a lock that is free
  *   tickets.c           the seam: attempt, withdraw, renew, interest
  *   latches.c cells.c inspect.c repair.c diagnose.c  the seam: ask
@@ -59,7 +59,7 @@ struct queue_target {
 };
 
 /* A ticket that waits, or whose holder wants to hear of it. */
-struct queue_stake {
+struct queue_waiter {
     struct hf_list_node link;
     struct file_queue *queue;
     struct hf_ticket *ticket;
@@ -69,7 +69,7 @@ struct queue_stake {
 };
 
 struct queue_number {
-    struct queue_stake *stake;
+    struct queue_waiter *waiter;
     uint32_t next_free;
 };
 
@@ -99,7 +99,7 @@ struct file_queue {
     bool guard_stopped;           /* the last wait was in vain: its owner is stopped */
     struct queue_target *targets; /* room for SESSION_COUNT; made when first needed, */
     struct queue_peer *peers;     /* as are these */
-    struct hf_list_node stakes;
+    struct hf_list_node waiters;
     struct queue_number *numbers; /* of stakes; from 1 */
     uint32_t number_room;
     uint32_t number_free;
@@ -191,9 +191,9 @@ static inline void ticket_set(struct hf_ticket *ticket, enum ticket_mode mode,
     ticket->store[2] = number;
 }
 
-static inline struct queue_stake *ticket_stake(const struct hf_ticket *ticket)
+static inline struct queue_waiter *ticket_waiter(const struct hf_ticket *ticket)
 {
-    return (struct queue_stake *)(uintptr_t)ticket->store[3];
+    return (struct queue_waiter *)(uintptr_t)ticket->store[3];
 }
 
 /* ---- table.c: in the guard ------------------------------------------------------- */
@@ -315,31 +315,32 @@ void hf__file_peers_close(struct file_queue *me, bool forked);
 void hf__file_eviction_note(struct file_queue *me, const struct hf_id *id);
 void hf__file_eviction_tell(struct file_queue *me, struct hf_ticket *ticket);
 
-/* ---- stakes.c -------------------------------------------------------------------- */
+/* ---- waiters.c -------------------------------------------------------------------- */
 
 /* Makes our FIFO, so that others can wake us. HF_ENOMEM, HF_ESYSTEM. */
-int hf__file_stake_listen(struct file_queue *me, hf_error *why);
-struct queue_stake *hf__file_stake_new(struct file_queue *me, struct hf_ticket *ticket);
-void hf__file_stake_free(struct queue_stake *stake);
+int hf__file_listen(struct file_queue *me, hf_error *why);
+struct queue_waiter *hf__file_waiter_new(struct file_queue *me,
+                                         struct hf_ticket *ticket);
+void hf__file_waiter_free(struct queue_waiter *waiter);
 
 /*
  * Looks whether a waiting ticket is in by now. `peek`, in the guard, finds out (`came`:
  * we were woken for it); `tell`, outside, answers the host if the wait is over, and
  * returns true then; `look` does both.
  */
-struct stake_news {
+struct waiter_news {
     enum place_state state;
     struct hf_grant grant;
     int64_t again; /* when a lease in front of it ends */
 };
-struct stake_news hf__file_stake_peek(struct queue_stake *stake, bool came);
-bool hf__file_stake_tell(struct queue_stake *stake, struct stake_news news);
-bool hf__file_stake_look(struct queue_stake *stake, bool came);
-void hf__file_stake_mind(struct queue_stake *stake);
-void hf__file_stake_look_all(struct file_queue *me);
+struct waiter_news hf__file_waiter_advance(struct queue_waiter *waiter, bool woken);
+bool hf__file_waiter_answer(struct queue_waiter *waiter, struct waiter_news news);
+bool hf__file_waiter_check(struct queue_waiter *waiter, bool woken);
+void hf__file_waiter_check_hold(struct queue_waiter *waiter);
+void hf__file_waiters_check(struct file_queue *me);
 /* Has everything looked at again a little later. False: no memory for the timer, which
  * cannot be if something waits already. */
-bool hf__file_stake_retry(struct file_queue *me);
+bool hf__file_retry_soon(struct file_queue *me);
 
 /* ---- tickets.c ------------------------------------------------------------------- */
 

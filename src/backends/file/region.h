@@ -155,7 +155,7 @@ struct block_place {
     uint32_t permits;
     int32_t kind;
     uint32_t flags;
-    uint32_t stake; /* its session's own number for it */
+    uint32_t waiter; /* its session's own number for it */
     uint32_t session;
     uint32_t session_gen;
     int32_t pid;

@@ -96,12 +96,12 @@ static enum entry ticket_in(struct file_queue *me, struct hf_ticket *ticket,
 static enum entry ticket_wait(struct file_queue *me, struct hf_ticket *ticket,
                               struct region_block *record, hf_error *why)
 {
-    struct queue_stake *stake = ticket_stake(ticket);
+    struct queue_waiter *waiter = ticket_waiter(ticket);
     bool try = ticket->flags & HF_TICKET_TRY;
     struct region_block *block;
     struct place_wish wish;
 
-    if (!me->targets || (!try && !stake))
+    if (!me->targets || (!try && !waiter))
         return ENTRY_PREPARE;
     if (try) {
         hf__file_peer_note(me, record, NULL);
@@ -112,8 +112,8 @@ static enum entry ticket_wait(struct file_queue *me, struct hf_ticket *ticket,
         return ENTRY_FAILED;
     wish = wish_of(me, ticket, PLACE_WAITING);
     hf__file_place_put(me, block, record, &wish);
-    block->place.stake = stake->number;
-    stake->waiting = true;
+    block->place.waiter = waiter->number;
+    waiter->waiting = true;
     ticket_set(ticket, TICKET_PLACE, block_index(me, block), 0, block->place.seq);
     return ENTRY_QUEUED;
 }
@@ -160,7 +160,7 @@ static enum entry ticket_enter(struct file_queue *me, struct hf_ticket *ticket,
 static void answer_failed(struct file_queue *me, struct hf_ticket *ticket,
                           const hf_error *why)
 {
-    hf__file_stake_free(ticket_stake(ticket));
+    hf__file_waiter_free(ticket_waiter(ticket));
     me->host->ops->failed(me->host, ticket, why);
 }
 
@@ -188,9 +188,9 @@ static int ticket_prepare(struct file_queue *me, struct hf_ticket *ticket,
         return hf__fail_code(why, HF_ENOMEM);
     if (ticket->flags & HF_TICKET_TRY)
         return 0;
-    if (hf__file_stake_listen(me, why) != 0)
+    if (hf__file_listen(me, why) != 0)
         return why->code;
-    if (!ticket_stake(ticket) && !hf__file_stake_new(me, ticket))
+    if (!ticket_waiter(ticket) && !hf__file_waiter_new(me, ticket))
         return hf__fail_code(why, HF_ENOMEM);
     return 0;
 }
@@ -203,7 +203,7 @@ static void answer_queued(struct file_queue *me, struct hf_ticket *ticket, bool 
 
 static void attempt_slow(struct file_queue *me, struct hf_ticket *ticket)
 {
-    struct stake_news news = { PLACE_WAITING, { 0, 0, 0, 0 }, HF_NEVER };
+    struct waiter_news news = { PLACE_WAITING, { 0, 0, 0, 0 }, HF_NEVER };
     struct hf_grant grant;
     enum entry entry;
     hf_error why;
@@ -216,7 +216,7 @@ static void attempt_slow(struct file_queue *me, struct hf_ticket *ticket)
         }
         entry = ticket_enter(me, ticket, &grant, &why);
         if (entry == ENTRY_QUEUED) /* the holder may have left meanwhile */
-            news = hf__file_stake_peek(ticket_stake(ticket), false);
+            news = hf__file_waiter_advance(ticket_waiter(ticket), false);
         hf__file_guard_leave(me);
         again = entry == ENTRY_BUSY || entry == ENTRY_MISMATCH
                     ? hf__file_peer_check(me, false)
@@ -227,14 +227,14 @@ static void attempt_slow(struct file_queue *me, struct hf_ticket *ticket)
         }
     } while (again);
     if (entry == ENTRY_QUEUED) {
-        answer_queued(me, ticket, hf__file_stake_tell(ticket_stake(ticket), news));
+        answer_queued(me, ticket, hf__file_waiter_answer(ticket_waiter(ticket), news));
         return;
     }
     if (entry == ENTRY_FAILED || entry == ENTRY_MISMATCH) {
         answer_failed(me, ticket, &why);
         return;
     }
-    hf__file_stake_free(ticket_stake(ticket));
+    hf__file_waiter_free(ticket_waiter(ticket));
     if (entry == ENTRY_BUSY)
         me->host->ops->busy(me->host, ticket);
     else
@@ -246,13 +246,13 @@ enum known { KNOWN_NOT, KNOWN_HELD, KNOWN_ANSWERED };
 static enum known place_known(struct file_queue *me, struct hf_ticket *ticket,
                               struct hf_grant *ret_grant)
 {
-    struct queue_stake *stake = ticket_stake(ticket);
+    struct queue_waiter *waiter = ticket_waiter(ticket);
     struct region_block *place;
     hf_error why;
 
-    if (stake && stake->waiting) {
+    if (waiter && waiter->waiting) {
         me->thorough = true;
-        answer_queued(me, ticket, hf__file_stake_look(stake, false));
+        answer_queued(me, ticket, hf__file_waiter_check(waiter, false));
         me->thorough = false;
         return KNOWN_ANSWERED;
     }
@@ -369,7 +369,7 @@ void hf__file_queue_withdraw(void *session, struct hf_ticket *ticket)
         answer = withdraw_slow(me, ticket);
     if (answer != HF_WITHDRAWAL_UNSENT) {
         me->held -= ticket_mode(ticket) == TICKET_QUICK;
-        hf__file_stake_free(ticket_stake(ticket));
+        hf__file_waiter_free(ticket_waiter(ticket));
         ticket_set(ticket, TICKET_NONE, 0, 0, 0);
     }
     me->host->ops->withdrawn(me->host, ticket, answer);
@@ -446,13 +446,13 @@ void hf__file_queue_renew(void *session, struct hf_ticket *const *tickets, size_
 void hf__file_queue_interest(void *session, struct hf_ticket *ticket)
 {
     struct file_queue *me = session;
-    struct queue_stake *stake = ticket_stake(ticket);
+    struct queue_waiter *waiter = ticket_waiter(ticket);
     hf_error why;
 
-    if (ticket_mode(ticket) == TICKET_OPEN || hf__file_stake_listen(me, &why) != 0)
+    if (ticket_mode(ticket) == TICKET_OPEN || hf__file_listen(me, &why) != 0)
         return;
-    if (!stake)
-        stake = hf__file_stake_new(me, ticket);
-    if (stake)
-        hf__file_stake_mind(stake);
+    if (!waiter)
+        waiter = hf__file_waiter_new(me, ticket);
+    if (waiter)
+        hf__file_waiter_check_hold(waiter);
 }

@@ -48,58 +48,59 @@ static bool numbers_grow(struct file_queue *me)
 }
 
 /* A timer that is set can be moved for sure, so it always is. */
-static void stake_again(void *arg)
+static void waiter_due(void *arg)
 {
-    struct queue_stake *stake = arg;
-    struct hf_host *host = stake->queue->host;
+    struct queue_waiter *waiter = arg;
+    struct hf_host *host = waiter->queue->host;
 
-    host->ops->set_timer(host, &stake->timer, HF_NEVER);
-    hf__file_stake_look(stake, false);
+    host->ops->set_timer(host, &waiter->timer, HF_NEVER);
+    hf__file_waiter_check(waiter, false);
 }
 
-struct queue_stake *hf__file_stake_new(struct file_queue *me, struct hf_ticket *ticket)
+struct queue_waiter *hf__file_waiter_new(struct file_queue *me,
+                                         struct hf_ticket *ticket)
 {
-    struct queue_stake *stake = hf__alloc(sizeof(*stake));
+    struct queue_waiter *waiter = hf__alloc(sizeof(*waiter));
 
-    if (!stake || (!me->number_free && !numbers_grow(me)))
+    if (!waiter || (!me->number_free && !numbers_grow(me)))
         goto fail;
-    stake->queue = me;
-    stake->ticket = ticket;
-    stake->timer.callback = stake_again;
-    stake->timer.arg = stake;
-    if (me->host->ops->set_timer(me->host, &stake->timer, HF_NEVER) != 0)
+    waiter->queue = me;
+    waiter->ticket = ticket;
+    waiter->timer.callback = waiter_due;
+    waiter->timer.arg = waiter;
+    if (me->host->ops->set_timer(me->host, &waiter->timer, HF_NEVER) != 0)
         goto fail;
-    stake->number = me->number_free;
-    me->number_free = me->numbers[stake->number].next_free;
-    me->numbers[stake->number].stake = stake;
-    hf__list_push_back(&me->stakes, &stake->link);
-    ticket->store[3] = (uint64_t)(uintptr_t)stake;
-    return stake;
+    waiter->number = me->number_free;
+    me->number_free = me->numbers[waiter->number].next_free;
+    me->numbers[waiter->number].waiter = waiter;
+    hf__list_push_back(&me->waiters, &waiter->link);
+    ticket->store[3] = (uint64_t)(uintptr_t)waiter;
+    return waiter;
 fail:
-    hf__free(stake);
+    hf__free(waiter);
     return NULL;
 }
 
-void hf__file_stake_free(struct queue_stake *stake)
+void hf__file_waiter_free(struct queue_waiter *waiter)
 {
     struct file_queue *me;
 
-    if (!stake)
+    if (!waiter)
         return;
-    me = stake->queue;
-    me->host->ops->stop_timer(me->host, &stake->timer);
-    me->numbers[stake->number] = (struct queue_number){ .next_free = me->number_free };
-    me->number_free = stake->number;
-    hf__list_remove(&stake->link);
-    stake->ticket->store[3] = 0;
-    hf__free(stake);
+    me = waiter->queue;
+    me->host->ops->stop_timer(me->host, &waiter->timer);
+    me->numbers[waiter->number] = (struct queue_number){ .next_free = me->number_free };
+    me->number_free = waiter->number;
+    hf__list_remove(&waiter->link);
+    waiter->ticket->store[3] = 0;
+    hf__free(waiter);
 }
 
 /* ---- Waiting --------------------------------------------------------------------- */
 
 /* The first in line takes a free lock, or (`came`) lets it be known that it is here. */
-static void place_press(struct file_queue *me, struct region_block *record,
-                        struct region_block *place, bool came)
+static void first_advance(struct file_queue *me, struct region_block *record,
+                          struct region_block *place, bool woken)
 {
     for (;;) {
         uint64_t word = hf__file_record_seize(record);
@@ -107,7 +108,7 @@ static void place_press(struct file_queue *me, struct region_block *record,
 
         if (!(word & WORD_HELD))
             hf__file_record_admit(me, record);
-        if (place->place.state != PLACE_WAITING || !came)
+        if (place->place.state != PLACE_WAITING || !woken)
             break;
         if (word_swap(&record->word, &word, next)) {
             record->record.invited = block_index(me, place);
@@ -128,13 +129,13 @@ static void place_told(struct file_queue *me, struct hf_ticket *ticket,
     }
 }
 
-struct stake_news hf__file_stake_peek(struct queue_stake *stake, bool came)
+struct waiter_news hf__file_waiter_advance(struct queue_waiter *waiter, bool woken)
 {
-    struct file_queue *me = stake->queue;
-    uint32_t index = ticket_block(stake->ticket);
+    struct file_queue *me = waiter->queue;
+    uint32_t index = ticket_block(waiter->ticket);
     struct region_block *place =
-        hf__file_place_find(me, index, stake->ticket->store[2]);
-    struct stake_news news = { .state = PLACE_NONE, .again = HF_NEVER };
+        hf__file_place_find(me, index, waiter->ticket->store[2]);
+    struct waiter_news news = { .state = PLACE_NONE, .again = HF_NEVER };
     struct region_block *record;
 
     if (!place)
@@ -143,12 +144,12 @@ struct stake_news hf__file_stake_peek(struct queue_stake *stake, bool came)
     me->busy = index;
     hf__file_record_expire(me, record);
     if (place->place.state == PLACE_WAITING && record->record.first_waiting == index)
-        place_press(me, record, place, came);
+        first_advance(me, record, place, woken);
     me->busy = 0;
     news.state = (enum place_state)place->place.state;
     if (news.state == PLACE_GRANTED) {
         news.grant = hf__file_place_grant(place);
-        place_told(me, stake->ticket, place);
+        place_told(me, waiter->ticket, place);
     } else if (news.state == PLACE_WAITING) {
         if (record->record.first_waiting == index)
             news.again = record->record.soonest;
@@ -157,74 +158,74 @@ struct stake_news hf__file_stake_peek(struct queue_stake *stake, bool came)
     return news;
 }
 
-static void stake_granted(struct queue_stake *stake, const struct hf_grant *grant)
+static void waiter_granted(struct queue_waiter *waiter, const struct hf_grant *grant)
 {
-    struct hf_host *host = stake->queue->host;
-    struct hf_ticket *ticket = stake->ticket;
+    struct hf_host *host = waiter->queue->host;
+    struct hf_ticket *ticket = waiter->ticket;
 
-    hf__file_stake_free(stake);
+    hf__file_waiter_free(waiter);
     host->ops->granted(host, ticket, grant);
 }
 
-static void stake_gone(struct queue_stake *stake)
+static void waiter_lost(struct queue_waiter *waiter)
 {
-    struct hf_host *host = stake->queue->host;
-    struct hf_ticket *ticket = stake->ticket;
+    struct hf_host *host = waiter->queue->host;
+    struct hf_ticket *ticket = waiter->ticket;
     hf_error why;
 
     hf__fail(&why, HF_ELOST, "the place in the queue is gone");
-    hf__file_stake_free(stake);
+    hf__file_waiter_free(waiter);
     ticket_set(ticket, TICKET_NONE, 0, 0, 0);
     host->ops->failed(host, ticket, &why);
 }
 
-static void stake_sleep(struct queue_stake *stake, int64_t again)
+static void waiter_sleep(struct queue_waiter *waiter, int64_t again)
 {
-    struct file_queue *me = stake->queue;
+    struct file_queue *me = waiter->queue;
 
     if (me->target_poll) {
         int64_t poll_at = queue_now(me) + PEER_POLL_NS;
         again = poll_at < again ? poll_at : again;
     }
-    if (stake->timer.at_ns != again)
-        me->host->ops->set_timer(me->host, &stake->timer, again);
+    if (waiter->timer.at_ns != again)
+        me->host->ops->set_timer(me->host, &waiter->timer, again);
 }
 
-bool hf__file_stake_tell(struct queue_stake *stake, struct stake_news news)
+bool hf__file_waiter_answer(struct queue_waiter *waiter, struct waiter_news news)
 {
-    struct file_queue *me = stake->queue;
+    struct file_queue *me = waiter->queue;
     hf_error why;
 
     while (news.state == PLACE_WAITING && hf__file_peer_check(me, true)) {
         if (hf__file_guard_enter(me, &why) != 0) {
-            hf__file_stake_retry(me);
+            hf__file_retry_soon(me);
             return false;
         }
-        news = hf__file_stake_peek(stake, false);
+        news = hf__file_waiter_advance(waiter, false);
         hf__file_guard_leave(me);
     }
     if (news.state == PLACE_WAITING)
-        stake_sleep(stake, news.again);
+        waiter_sleep(waiter, news.again);
     else if (news.state == PLACE_GRANTED)
-        stake_granted(stake, &news.grant);
+        waiter_granted(waiter, &news.grant);
     else
-        stake_gone(stake);
+        waiter_lost(waiter);
     return news.state != PLACE_WAITING;
 }
 
-bool hf__file_stake_look(struct queue_stake *stake, bool came)
+bool hf__file_waiter_check(struct queue_waiter *waiter, bool woken)
 {
-    struct file_queue *me = stake->queue;
-    struct stake_news news;
+    struct file_queue *me = waiter->queue;
+    struct waiter_news news;
     hf_error why;
 
     if (hf__file_guard_enter(me, &why) != 0) {
-        hf__file_stake_retry(me);
+        hf__file_retry_soon(me);
         return false;
     }
-    news = hf__file_stake_peek(stake, came);
+    news = hf__file_waiter_advance(waiter, woken);
     hf__file_guard_leave(me);
-    return hf__file_stake_tell(stake, news);
+    return hf__file_waiter_answer(waiter, news);
 }
 
 /* ---- Holds that somebody cares about --------------------------------------------- */
@@ -258,15 +259,15 @@ static enum hold_news hold_news(struct file_queue *me, const struct hf_ticket *t
     return HOLD_REVOKED;
 }
 
-void hf__file_stake_mind(struct queue_stake *stake)
+void hf__file_waiter_check_hold(struct queue_waiter *waiter)
 {
-    struct file_queue *me = stake->queue;
-    struct hf_ticket *ticket = stake->ticket;
+    struct file_queue *me = waiter->queue;
+    struct hf_ticket *ticket = waiter->ticket;
     enum hold_news news;
     hf_error why;
 
     if (hf__file_guard_enter(me, &why) != 0) {
-        hf__file_stake_retry(me);
+        hf__file_retry_soon(me);
         return;
     }
     news = hold_news(me, ticket);
@@ -274,7 +275,7 @@ void hf__file_stake_mind(struct queue_stake *stake)
         hf__file_eviction_tell(me, ticket);
     hf__file_guard_leave(me);
     if (news == HOLD_LOST) {
-        hf__file_stake_free(stake);
+        hf__file_waiter_free(waiter);
         me->host->ops->event(me->host, ticket, HF_EVENT_LOST);
     } else if (news == HOLD_REVOKED) {
         me->host->ops->event(me->host, ticket, HF_EVENT_REVOKED);
@@ -283,14 +284,14 @@ void hf__file_stake_mind(struct queue_stake *stake)
 
 /* ---- News ------------------------------------------------------------------------ */
 
-void hf__file_stake_look_all(struct file_queue *me)
+void hf__file_waiters_check(struct file_queue *me)
 {
-    for (HF_EACH_SAFE(link, &me->stakes)) {
-        struct queue_stake *stake = HF_CONTAINER(link, struct queue_stake, link);
-        if (stake->waiting)
-            hf__file_stake_look(stake, true);
+    for (HF_EACH_SAFE(link, &me->waiters)) {
+        struct queue_waiter *waiter = HF_CONTAINER(link, struct queue_waiter, link);
+        if (waiter->waiting)
+            hf__file_waiter_check(waiter, true);
         else
-            hf__file_stake_mind(stake);
+            hf__file_waiter_check_hold(waiter);
     }
 }
 
@@ -299,11 +300,11 @@ static void retry_due(void *arg)
     struct file_queue *me = arg;
 
     me->host->ops->set_timer(me->host, &me->retry, HF_NEVER);
-    hf__file_stake_look_all(me);
+    hf__file_waiters_check(me);
     hf__file_queue_resume(me);
 }
 
-bool hf__file_stake_retry(struct file_queue *me)
+bool hf__file_retry_soon(struct file_queue *me)
 {
     me->retry.callback = retry_due;
     me->retry.arg = me;
@@ -311,16 +312,16 @@ bool hf__file_stake_retry(struct file_queue *me)
                                     queue_now(me) + GUARD_RETRY_NS) == 0;
 }
 
-static struct queue_stake *stake_of(const struct file_queue *me, uint32_t block)
+static struct queue_waiter *waiter_of(const struct file_queue *me, uint32_t block)
 {
-    struct queue_stake *stake;
+    struct queue_waiter *waiter;
     uint32_t number;
 
     if (block >= BLOCKS_MAX)
         return NULL;
-    number = __atomic_load_n(&block_at(me, block)->place.stake, __ATOMIC_RELAXED);
-    stake = number < me->number_room ? me->numbers[number].stake : NULL;
-    return stake && ticket_block(stake->ticket) == block ? stake : NULL;
+    number = __atomic_load_n(&block_at(me, block)->place.waiter, __ATOMIC_RELAXED);
+    waiter = number < me->number_room ? me->numbers[number].waiter : NULL;
+    return waiter && ticket_block(waiter->ticket) == block ? waiter : NULL;
 }
 
 static void fifo_ready(void *arg, uint32_t events)
@@ -333,13 +334,13 @@ static void fifo_ready(void *arg, uint32_t events)
 
     (void)events;
     for (ssize_t i = 0; i < got / (ssize_t)sizeof(news[0]); i++) {
-        struct queue_stake *stake = stake_of(me, news[i]);
-        if (stake && stake->waiting)
-            hf__file_stake_look(stake, true);
+        struct queue_waiter *waiter = waiter_of(me, news[i]);
+        if (waiter && waiter->waiting)
+            hf__file_waiter_check(waiter, true);
         all = all || news[i] == 0;
     }
     if (all)
-        hf__file_stake_look_all(me);
+        hf__file_waiters_check(me);
 }
 
 /* A FIFO of that name can only be litter: generations do not come back. */
@@ -360,7 +361,7 @@ static int fifo_make(struct file_queue *me, int *ret_fd, hf_error *why)
     return 0;
 }
 
-int hf__file_stake_listen(struct file_queue *me, hf_error *why)
+int hf__file_listen(struct file_queue *me, hf_error *why)
 {
     struct hf_host *host = me->host;
     int fd = -1, rc;
