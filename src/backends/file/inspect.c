@@ -99,12 +99,12 @@ static void place_see(struct sights *sights, const struct region_block *record,
         sight->entry.left_ms = (p->expires - sights->now) / HF_NS_PER_MS;
 }
 
-static void quick_see(struct sights *sights, const struct region_block *record)
+static void fast_see(struct sights *sights, const struct region_block *record)
 {
-    struct quick_hold hold;
+    struct fast_hold hold;
     struct sight *sight;
 
-    if (!hf__file_quick_read(record, &hold))
+    if (!hf__file_fast_read(record, &hold))
         return;
     sight = sight_add(sights, record, hold.kind, HF_HOLDER);
     if (!sight)
@@ -127,7 +127,7 @@ static void record_see(struct sights *sights, struct region_block *record)
         if (sight)
             sight->entry.permits = r->left;
     }
-    quick_see(sights, record);
+    fast_see(sights, record);
     for (uint32_t i = r->first; i; i = block_at(me, i)->next) {
         const struct block_place *p = &block_at(me, i)->place;
         if (p->kind != HF_LATCH || p->state == PLACE_WAITING)

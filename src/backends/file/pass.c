@@ -8,11 +8,11 @@
  */
 #include "queue.h"
 
-static bool quick_pass(struct file_queue *me, struct hf_ticket *ticket, uint64_t token)
+static bool fast_pass(struct file_queue *me, struct hf_ticket *ticket, uint64_t token)
 {
     struct block_record *r = &block_at(me, ticket_block(ticket))->record;
 
-    if (!hf__file_quick_mine(me, ticket))
+    if (!hf__file_fast_held(me, ticket))
         return false;
     uint32_t span = __atomic_load_n(&r->span, __ATOMIC_RELAXED);
     __atomic_store_n(&r->span, span - (uint32_t)(token - r->token), __ATOMIC_RELEASE);
@@ -40,11 +40,11 @@ bool hf__file_queue_pass(void *session, struct hf_ticket *ticket, uint64_t token
     enum ticket_mode mode = ticket_mode(ticket);
     hf_error why;
 
-    if ((mode != TICKET_QUICK && mode != TICKET_PLACE) ||
+    if ((mode != TICKET_FAST && mode != TICKET_PLACE) ||
         hf__file_guard_enter(me, &why) != 0)
         return false;
-    bool passed = mode == TICKET_QUICK ? quick_pass(me, ticket, token)
-                                       : place_pass(me, ticket, token);
+    bool passed = mode == TICKET_FAST ? fast_pass(me, ticket, token)
+                                      : place_pass(me, ticket, token);
     hf__file_guard_leave(me);
     return passed;
 }

@@ -24,7 +24,7 @@
 /* ---- Words ----------------------------------------------------------------------- */
 
 /* The holder writes these while we read them; the turn tells whether they are whole. */
-bool hf__file_quick_read(const struct region_block *record, struct quick_hold *ret_hold)
+bool hf__file_fast_read(const struct region_block *record, struct fast_hold *ret_hold)
 {
     const struct block_record *r = &record->record;
     uint64_t word = word_load(&record->word);
@@ -32,7 +32,7 @@ bool hf__file_quick_read(const struct region_block *record, struct quick_hold *r
 
     if (!(word & WORD_HELD) || turn != word_turn(word))
         return false;
-    *ret_hold = (struct quick_hold){
+    *ret_hold = (struct fast_hold){
         .token = __atomic_load_n(&r->token, __ATOMIC_ACQUIRE),
         .id.word[0] = __atomic_load_n(&r->id.word[0], __ATOMIC_ACQUIRE),
         .id.word[1] = __atomic_load_n(&r->id.word[1], __ATOMIC_ACQUIRE),

@@ -11,7 +11,7 @@
  *   sessions.c             sessions: claimed, left, cleaned up after
  *   peers.c             other sessions: waking them, watching them die
  *   waiters.c            what we wait for or care about, and how we hear of it
- *   quick.h             the way around the table, for a lock that is free
+ *   fastpath.h             the way around the table, for a lock that is free
  *   tickets.c           the seam: attempt, withdraw, renew, interest
  *   latches.c cells.c inspect.c repair.c diagnose.c  the seam: ask
  *   queue.c             the seam: open, close, the table of functions
@@ -36,7 +36,7 @@
 #define QUEUED_RETRY_NS (5 * INT64_C(1000000000))
 
 struct queue_cached {
-    uint64_t hint; /* see quick.h */
+    uint64_t hint; /* see fastpath.h */
     uint32_t hash;
     uint16_t len;    /* 0: empty */
     uint16_t writes; /* it is a read/write lock, not a mutex */
@@ -143,10 +143,10 @@ static inline bool ticket_passes(const struct hf_ticket *ticket)
 /* A ticket that may be held through the word of its record alone. */
 static inline bool ticket_plain(const struct hf_ticket *ticket)
 {
-    const uint32_t quick =
+    const uint32_t fast =
         1u << HF_MUTEX | 1u << HF_REENTRANT | 1u << HF_FAIR | 1u << HF_WRITE;
 
-    return (quick >> ticket->kind & 1) && ticket->ttl_ns == 0 &&
+    return (fast >> ticket->kind & 1) && ticket->ttl_ns == 0 &&
            !(ticket->flags & HF_TICKET_DETACHED) && ticket->note[0] == '\0';
 }
 
@@ -168,7 +168,7 @@ static inline bool id_same(const struct hf_id *a, const struct hf_id *b)
  */
 enum ticket_mode {
     TICKET_NONE = 0,
-    TICKET_QUICK = 1, /* held through the word of a record */
+    TICKET_FAST = 1,  /* held through the word of a record */
     TICKET_PLACE = 2, /* a place: waiting or held */
     TICKET_OPEN = 3,  /* a latch that was open: nothing is kept */
 };
@@ -218,7 +218,7 @@ void hf__file_table_chain(struct file_queue *me, struct region_block *record);
 /* ---- places.c: in the guard ------------------------------------------------------ */
 
 /* What a record says of its quick hold; false if there is none, or not quite yet. */
-struct quick_hold {
+struct fast_hold {
     uint64_t token;
     struct hf_id id;
     int64_t since;
@@ -226,8 +226,7 @@ struct quick_hold {
     int32_t kind;
     uint32_t session;
 };
-bool hf__file_quick_read(const struct region_block *record,
-                         struct quick_hold *ret_hold);
+bool hf__file_fast_read(const struct region_block *record, struct fast_hold *ret_hold);
 
 /* Keeps others out of the word: it is then HELD (by a quick hold) or SLOW. `freeze`
  * does the same and makes a quick holder come to the guard for its release. */
@@ -345,7 +344,7 @@ bool hf__file_retry_soon(struct file_queue *me);
 /* ---- tickets.c ------------------------------------------------------------------- */
 
 /* Whether the quick hold of a ticket is still ours. */
-bool hf__file_quick_mine(const struct file_queue *me, const struct hf_ticket *ticket);
+bool hf__file_fast_held(const struct file_queue *me, const struct hf_ticket *ticket);
 
 void hf__file_queue_attempt(void *session, struct hf_ticket *ticket);
 void hf__file_queue_withdraw(void *session, struct hf_ticket *ticket);

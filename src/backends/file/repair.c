@@ -43,12 +43,12 @@ static struct region_block *granted_next(const struct file_queue *me,
 
 /* ---- Evict and revoke ------------------------------------------------------------ */
 
-static bool quick_evict(struct file_queue *me, struct region_block *record,
-                        uint64_t token)
+static bool fast_evict(struct file_queue *me, struct region_block *record,
+                       uint64_t token)
 {
-    struct quick_hold hold;
+    struct fast_hold hold;
     bool ours = (hf__file_record_freeze(record) & WORD_HELD) &&
-                hf__file_quick_read(record, &hold) && token == hold.token;
+                hf__file_fast_read(record, &hold) && token == hold.token;
 
     if (ours) {
         hf__file_eviction_note(me, &hold.id);
@@ -71,17 +71,17 @@ int hf__file_queue_evict(struct file_queue *me, struct hf_request *request,
             hf__file_place_lose(me, place);
             return 0;
         }
-    if (record && quick_evict(me, record, request->number))
+    if (record && fast_evict(me, record, request->number))
         return 0;
     return hf__fail(why, HF_ENOENT, "nobody holds it with that token");
 }
 
-static bool quick_revoke(struct file_queue *me, struct region_block *record,
-                         uint64_t token)
+static bool fast_revoke(struct file_queue *me, struct region_block *record,
+                        uint64_t token)
 {
-    struct quick_hold hold;
+    struct fast_hold hold;
 
-    if (!hf__file_quick_read(record, &hold) || (token && token != hold.token))
+    if (!hf__file_fast_read(record, &hold) || (token && token != hold.token))
         return false;
     record->record.revoked = hold.token;
     hf__file_peer_wake(me, hold.session, 0);
@@ -105,7 +105,7 @@ int hf__file_queue_revoke(struct file_queue *me, struct hf_request *request,
                           hf_error *why)
 {
     struct region_block *record = record_of(me, request), *place = NULL;
-    bool any = record && quick_revoke(me, record, request->number);
+    bool any = record && fast_revoke(me, record, request->number);
 
     while (record && (place = granted_next(me, record, place)))
         any |= place_revoke(me, place, request->number);
@@ -134,9 +134,9 @@ static int hold_move(struct file_queue *me, struct region_block *record,
 }
 
 /* The quick hold of `record`, which is frozen, becomes a place. */
-static int quick_move(struct file_queue *me, struct region_block *record,
-                      const struct quick_hold *hold, int32_t kind,
-                      struct hf_ticket *ticket, hf_error *why)
+static int fast_move(struct file_queue *me, struct region_block *record,
+                     const struct fast_hold *hold, int32_t kind,
+                     struct hf_ticket *ticket, hf_error *why)
 {
     struct place_wish wish = {
         .kind = kind,
@@ -153,18 +153,18 @@ static int quick_move(struct file_queue *me, struct region_block *record,
     return rc;
 }
 
-static int quick_downgrade(struct file_queue *me, struct hf_ticket *ticket,
-                           hf_error *why)
+static int fast_downgrade(struct file_queue *me, struct hf_ticket *ticket,
+                          hf_error *why)
 {
     struct region_block *record = block_at(me, ticket_block(ticket));
-    struct quick_hold hold;
+    struct fast_hold hold;
     int rc;
 
-    if (!hf__file_quick_mine(me, ticket))
+    if (!hf__file_fast_held(me, ticket))
         return hf__fail_code(why, HF_ELOST);
     hf__file_record_freeze(record);
-    rc = hf__file_quick_read(record, &hold)
-             ? quick_move(me, record, &hold, HF_READ, ticket, why)
+    rc = hf__file_fast_read(record, &hold)
+             ? fast_move(me, record, &hold, HF_READ, ticket, why)
              : hf__fail_code(why, HF_ELOST);
     if (rc == 0)
         me->held--;
@@ -190,8 +190,8 @@ int hf__file_queue_downgrade(struct file_queue *me, struct hf_request *request,
 {
     struct region_block *place, *record;
 
-    if (ticket_mode(request->ticket) == TICKET_QUICK)
-        return quick_downgrade(me, request->ticket, why);
+    if (ticket_mode(request->ticket) == TICKET_FAST)
+        return fast_downgrade(me, request->ticket, why);
     place = hold_of(me, request->ticket);
     if (!place)
         return hf__fail_code(why, HF_ELOST);
@@ -207,18 +207,18 @@ int hf__file_queue_downgrade(struct file_queue *me, struct hf_request *request,
 }
 
 /* An id names one number of a hold's block: the hold goes on with that one alone. */
-static int quick_adopt(struct file_queue *me, struct region_block *record,
-                       struct hf_request *request, hf_error *why)
+static int fast_adopt(struct file_queue *me, struct region_block *record,
+                      struct hf_request *request, hf_error *why)
 {
-    struct quick_hold hold;
+    struct fast_hold hold;
     int rc = HF_ENOENT;
 
     if ((hf__file_record_freeze(record) & WORD_HELD) &&
-        hf__file_quick_read(record, &hold) && id_same(&hold.id, &request->other) &&
+        hf__file_fast_read(record, &hold) && id_same(&hold.id, &request->other) &&
         token_in(request->number, hold.token, hold.span)) {
         hold.token = request->number;
         hold.span = 1;
-        rc = quick_move(me, record, &hold, hold.kind, request->ticket, why);
+        rc = fast_move(me, record, &hold, hold.kind, request->ticket, why);
     }
     hf__file_record_settle(me, record);
     if (rc == 0)
@@ -272,7 +272,7 @@ static int hold_adopt(struct file_queue *me, struct region_block *record,
     int rc = place_adopt(me, record, request, why);
 
     if (rc == HF_ENOENT)
-        rc = quick_adopt(me, record, request, why);
+        rc = fast_adopt(me, record, request, why);
     waiting = record->record.first_waiting;
     if (rc == 0 && waiting)
         hf__file_peer_wake(me, block_at(me, waiting)->place.session, waiting);

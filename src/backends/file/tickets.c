@@ -2,22 +2,22 @@
 /*
  * Tickets: attempt, withdraw, renew, interest. The seam calls in here.
  *
- * An attempt tries the quick way first (quick.h), and so does a withdrawal of what was
+ * An attempt tries the quick way first (fastpath.h), and so does a withdrawal of what was
  * taken that way. Everything else enters the guard: the first look at a name, all other
  * kinds, waiting, passing the lock to somebody who waits.
  */
 #include "../../base/clock.h"
 #include "../../base/error.h"
 #include "../../base/mem.h"
+#include "fastpath.h"
 #include "queue.h"
-#include "quick.h"
 
 #define RENEW_BATCH 64
 
-bool hf__file_quick_mine(const struct file_queue *me, const struct hf_ticket *ticket)
+bool hf__file_fast_held(const struct file_queue *me, const struct hf_ticket *ticket)
 {
     const struct region_block *record = block_at(me, ticket_block(ticket));
-    return quick_is(me, record, word_load(&record->word), ticket);
+    return fast_is(me, record, word_load(&record->word), ticket);
 }
 
 /* ---- Attempt, in the guard ------------------------------------------------------- */
@@ -79,7 +79,7 @@ static enum entry ticket_in(struct file_queue *me, struct hf_ticket *ticket,
     if (ticket->kind == HF_LATCH)
         return latch_open(me, ticket, ret_grant);
     if (ticket_plain(ticket)) {
-        quick_claim(me, ticket, record, word);
+        fast_grant(me, ticket, record, word);
         *ret_grant = (struct hf_grant){ ticket->store[2], ticket_span(ticket), 0, 0 };
         return ENTRY_IN;
     }
@@ -267,12 +267,12 @@ static enum known place_known(struct file_queue *me, struct hf_ticket *ticket,
     return place ? KNOWN_HELD : KNOWN_NOT;
 }
 
-static enum known quick_known(struct file_queue *me, struct hf_ticket *ticket,
-                              struct hf_grant *ret_grant)
+static enum known fast_known(struct file_queue *me, struct hf_ticket *ticket,
+                             struct hf_grant *ret_grant)
 {
     struct region_block *record = block_at(me, ticket_block(ticket));
 
-    if (!hf__file_quick_mine(me, ticket))
+    if (!hf__file_fast_held(me, ticket))
         return KNOWN_NOT;
     ret_grant->token = ticket->store[2];
     ret_grant->span = __atomic_load_n(&record->record.span, __ATOMIC_RELAXED);
@@ -292,8 +292,8 @@ static bool attempt_known(struct file_queue *me, struct hf_ticket *ticket)
         grant.token = hf__file_region_draw(&me->region, 1);
         known = KNOWN_HELD;
         break;
-    case TICKET_QUICK:
-        known = quick_known(me, ticket, &grant);
+    case TICKET_FAST:
+        known = fast_known(me, ticket, &grant);
         break;
     case TICKET_PLACE:
         known = place_known(me, ticket, &grant);
@@ -310,7 +310,7 @@ void hf__file_queue_attempt(void *session, struct hf_ticket *ticket)
 {
     struct file_queue *me = session;
 
-    if (quick_take(me, ticket)) {
+    if (fast_take(me, ticket)) {
         struct hf_grant grant = { ticket->store[2], ticket_span(ticket), 0, 0 };
         me->host->ops->granted(me->host, ticket, &grant);
     } else if (!attempt_known(me, ticket)) {
@@ -320,11 +320,11 @@ void hf__file_queue_attempt(void *session, struct hf_ticket *ticket)
 
 /* ---- Withdraw -------------------------------------------------------------------- */
 
-static bool quick_end(struct file_queue *me, const struct hf_ticket *ticket)
+static bool fast_end(struct file_queue *me, const struct hf_ticket *ticket)
 {
     struct region_block *record = block_at(me, ticket_block(ticket));
 
-    if (!hf__file_quick_mine(me, ticket))
+    if (!hf__file_fast_held(me, ticket))
         return false;
     hf__file_record_drop(record);
     hf__file_record_settle(me, record);
@@ -355,7 +355,7 @@ static enum hf_withdrawal withdraw_slow(struct file_queue *me, struct hf_ticket 
         return mode == TICKET_OPEN ? HF_WITHDRAWN : HF_GONE;
     if (hf__file_guard_enter(me, &why) != 0)
         return HF_WITHDRAWAL_UNSENT;
-    was_there = mode == TICKET_QUICK ? quick_end(me, ticket) : place_end(me, ticket);
+    was_there = mode == TICKET_FAST ? fast_end(me, ticket) : place_end(me, ticket);
     hf__file_guard_leave(me);
     return was_there ? HF_WITHDRAWN : HF_GONE;
 }
@@ -365,10 +365,10 @@ void hf__file_queue_withdraw(void *session, struct hf_ticket *ticket)
     struct file_queue *me = session;
     enum hf_withdrawal answer = HF_WITHDRAWN;
 
-    if (ticket_mode(ticket) != TICKET_QUICK || !quick_drop(me, ticket))
+    if (ticket_mode(ticket) != TICKET_FAST || !fast_drop(me, ticket))
         answer = withdraw_slow(me, ticket);
     if (answer != HF_WITHDRAWAL_UNSENT) {
-        me->held -= ticket_mode(ticket) == TICKET_QUICK;
+        me->held -= ticket_mode(ticket) == TICKET_FAST;
         hf__file_waiter_free(ticket_waiter(ticket));
         ticket_set(ticket, TICKET_NONE, 0, 0, 0);
     }
@@ -383,8 +383,8 @@ static enum hf_renewal ticket_renew(struct file_queue *me,
 {
     struct region_block *place;
 
-    if (ticket_mode(ticket) == TICKET_QUICK)
-        return hf__file_quick_mine(me, ticket) ? HF_STILL_HELD : HF_RENEWAL_LOST;
+    if (ticket_mode(ticket) == TICKET_FAST)
+        return hf__file_fast_held(me, ticket) ? HF_STILL_HELD : HF_RENEWAL_LOST;
     if (ticket_mode(ticket) == TICKET_OPEN)
         return HF_STILL_HELD;
     place = hf__file_place_find(me, ticket_block(ticket), ticket->store[2]);

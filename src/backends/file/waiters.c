@@ -232,11 +232,11 @@ bool hf__file_waiter_check(struct queue_waiter *waiter, bool woken)
 
 enum hold_news { HOLD_SAME, HOLD_REVOKED, HOLD_LOST };
 
-static enum hold_news quick_news(struct file_queue *me, const struct hf_ticket *ticket)
+static enum hold_news fast_news(struct file_queue *me, const struct hf_ticket *ticket)
 {
     struct block_record *r = &block_at(me, ticket_block(ticket))->record;
 
-    if (!hf__file_quick_mine(me, ticket))
+    if (!hf__file_fast_held(me, ticket))
         return HOLD_LOST;
     if (r->revoked != ticket->store[2])
         return HOLD_SAME;
@@ -248,8 +248,8 @@ static enum hold_news hold_news(struct file_queue *me, const struct hf_ticket *t
 {
     struct region_block *place;
 
-    if (ticket_mode(ticket) == TICKET_QUICK)
-        return quick_news(me, ticket);
+    if (ticket_mode(ticket) == TICKET_FAST)
+        return fast_news(me, ticket);
     place = hf__file_place_find(me, ticket_block(ticket), ticket->store[2]);
     if (!place || place->place.state != PLACE_GRANTED)
         return HOLD_LOST;

@@ -12,8 +12,8 @@
  * last ticket of a name, and each session remembers some names by itself; a stale
  * memory finds another generation in the word and fails.
  */
-#ifndef HF_FILE_QUICK_H
-#define HF_FILE_QUICK_H
+#ifndef HF_FILE_FASTPATH_H
+#define HF_FILE_FASTPATH_H
 
 #include <string.h>
 
@@ -30,8 +30,8 @@
  * are larger than the newest number of the record. The longer nobody has come between,
  * the larger the stock.
  */
-static inline uint64_t quick_token(struct file_queue *me, struct block_record *r,
-                                   uint32_t span)
+static inline uint64_t fast_token(struct file_queue *me, struct block_record *r,
+                                  uint32_t span)
 {
     uint64_t newest = __atomic_load_n(&r->newest, __ATOMIC_RELAXED);
     uint64_t token = me->stock;
@@ -50,12 +50,12 @@ static inline uint64_t quick_token(struct file_queue *me, struct block_record *r
 }
 
 /* The word is ours as `word`; says so to everybody, and remembers it. */
-static inline void quick_publish(struct file_queue *me, struct region_block *record,
-                                 uint64_t word, struct hf_ticket *ticket)
+static inline void fast_publish(struct file_queue *me, struct region_block *record,
+                                uint64_t word, struct hf_ticket *ticket)
 {
     struct block_record *r = &record->record;
     uint32_t span = ticket_span(ticket);
-    uint64_t token = quick_token(me, r, span);
+    uint64_t token = fast_token(me, r, span);
 
     __atomic_store_n(&r->token, token, __ATOMIC_RELEASE);
     __atomic_store_n(&r->id.word[0], ticket->id.word[0], __ATOMIC_RELEASE);
@@ -64,7 +64,7 @@ static inline void quick_publish(struct file_queue *me, struct region_block *rec
     __atomic_store_n(&r->span, span, __ATOMIC_RELEASE);
     __atomic_store_n(&r->kind, ticket->kind, __ATOMIC_RELEASE);
     __atomic_store_n(&r->turn, word_turn(word), __ATOMIC_RELEASE);
-    ticket_set(ticket, TICKET_QUICK, block_index(me, record), word, token);
+    ticket_set(ticket, TICKET_FAST, block_index(me, record), word, token);
     me->held++;
 }
 
@@ -134,7 +134,7 @@ static inline uint64_t hint_find(struct file_queue *me, const struct hf_ticket *
  * most often the word is as we left it, and a look at it beforehand would cost as much
  * again.
  */
-static inline bool quick_take(struct file_queue *me, struct hf_ticket *ticket)
+static inline bool fast_take(struct file_queue *me, struct hf_ticket *ticket)
 {
     struct region_block *record;
     uint64_t hint, word;
@@ -150,24 +150,24 @@ static inline bool quick_take(struct file_queue *me, struct hf_ticket *ticket)
         (word_gen(word) != word_gen(hint) || !word_open(word, ticket_passes(ticket)) ||
          !word_swap(&record->word, &word, word_taken(word, me->session))))
         return false;
-    quick_publish(me, record, word_taken(word, me->session), ticket);
+    fast_publish(me, record, word_taken(word, me->session), ticket);
     return true;
 }
 
 /* In the guard: takes a record whose word is seized and free. */
-static inline void quick_claim(struct file_queue *me, struct hf_ticket *ticket,
-                               struct region_block *record, uint64_t word)
+static inline void fast_grant(struct file_queue *me, struct hf_ticket *ticket,
+                              struct region_block *record, uint64_t word)
 {
     word = word_taken(word, me->session);
     word_store(&record->word, word);
     guard_step();
-    quick_publish(me, record, word, ticket);
+    fast_publish(me, record, word, ticket);
     cache_put(me, ticket, record);
 }
 
-static inline bool quick_is(const struct file_queue *me,
-                            const struct region_block *record, uint64_t word,
-                            const struct hf_ticket *ticket)
+static inline bool fast_is(const struct file_queue *me,
+                           const struct region_block *record, uint64_t word,
+                           const struct hf_ticket *ticket)
 {
     return word_held_by(word, word_gen(ticket->store[1]), me->session) &&
            __atomic_load_n(&record->record.token, __ATOMIC_ACQUIRE) == ticket->store[2];
@@ -175,16 +175,16 @@ static inline bool quick_is(const struct file_queue *me,
 
 /* Without the guard; by memory first, as above. The token tells our hold from a later
  * one of ours. */
-static inline bool quick_drop(struct file_queue *me, struct hf_ticket *ticket)
+static inline bool fast_drop(struct file_queue *me, struct hf_ticket *ticket)
 {
     struct region_block *record = block_at(me, ticket_block(ticket));
     struct queue_cached *cached = cache_at(me, ticket->name_hash);
     uint64_t word = ticket->store[1];
 
-    if (!quick_is(me, record, word, ticket) || !word_quiet(word))
+    if (!fast_is(me, record, word, ticket) || !word_quiet(word))
         return false;
     if (!word_swap(&record->word, &word, word_dropped(word)) &&
-        (!quick_is(me, record, word, ticket) || !word_quiet(word) ||
+        (!fast_is(me, record, word, ticket) || !word_quiet(word) ||
          !word_swap(&record->word, &word, word_dropped(word))))
         return false;
     ticket->hint = hint_of(ticket_block(ticket), word);
