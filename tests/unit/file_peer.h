@@ -16,8 +16,8 @@
 
 #include "../../src/backends/file/file.h"
 #include "../../src/backends/file/guard.h"
+#include "../../src/backends/file/lock_word.h"
 #include "../../src/backends/file/region.h"
-#include "../../src/backends/file/word.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -145,9 +145,9 @@ static void record_check(const struct state *state, const struct region_block *b
     ck_assert_uint_eq(r->tally.readers, tally.readers);
     ck_assert_uint_eq(r->tally.permits, tally.permits);
     ck_assert(waiting || !r->first_waiting);
-    ck_assert(!(block->word & WORD_WAIT) == !waiting);
-    ck_assert(!granted || !(block->word & WORD_HELD));
-    ck_assert(!granted || (block->word & WORD_SLOW));
+    ck_assert(!(block->lock_word & WORD_WAIT) == !waiting);
+    ck_assert(!granted || !(block->lock_word & WORD_HELD));
+    ck_assert(!granted || (block->lock_word & WORD_SLOW));
     ck_assert(tally.exclusive <= 1 || block->record.family == 5);
     ck_assert(!tally.exclusive || !tally.readers);
 }
@@ -164,7 +164,7 @@ UNUSED_OK static void state_check(const struct state *state)
         const struct region_block *block = &state->blocks[i];
         ck_assert_uint_le(block->type, BLOCK_IDS);
         used[block->type]++;
-        ck_assert(block->type == BLOCK_RECORD || (block->word & WORD_SLOW));
+        ck_assert(block->type == BLOCK_RECORD || (block->lock_word & WORD_SLOW));
         if (block->type == BLOCK_RECORD) {
             record_check(state, block);
             listed += block->record.granted + block->record.waiting;

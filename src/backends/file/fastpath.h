@@ -108,7 +108,7 @@ static inline void cache_put(struct file_queue *me, struct hf_ticket *ticket,
 {
     struct queue_cached *cached = cache_at(me, ticket->name_hash);
 
-    ticket->hint = hint_of(block_index(me, record), word_load(&record->word));
+    ticket->hint = hint_of(block_index(me, record), word_load(&record->lock_word));
     if (ticket->name_len > CACHE_NAME)
         return;
     cached->hint = ticket->hint;
@@ -146,9 +146,9 @@ static inline bool fast_take(struct file_queue *me, struct hf_ticket *ticket)
         return false;
     record = block_at(me, hint_block(hint));
     word = hint_word(hint);
-    if (!word_swap(&record->word, &word, word_taken(word, me->session)) &&
+    if (!word_swap(&record->lock_word, &word, word_taken(word, me->session)) &&
         (word_gen(word) != word_gen(hint) || !word_open(word, ticket_passes(ticket)) ||
-         !word_swap(&record->word, &word, word_taken(word, me->session))))
+         !word_swap(&record->lock_word, &word, word_taken(word, me->session))))
         return false;
     fast_publish(me, record, word_taken(word, me->session), ticket);
     return true;
@@ -159,7 +159,7 @@ static inline void fast_grant(struct file_queue *me, struct hf_ticket *ticket,
                               struct region_block *record, uint64_t word)
 {
     word = word_taken(word, me->session);
-    word_store(&record->word, word);
+    word_store(&record->lock_word, word);
     guard_step();
     fast_publish(me, record, word, ticket);
     cache_put(me, ticket, record);
@@ -183,9 +183,9 @@ static inline bool fast_drop(struct file_queue *me, struct hf_ticket *ticket)
 
     if (!fast_is(me, record, word, ticket) || !word_quiet(word))
         return false;
-    if (!word_swap(&record->word, &word, word_dropped(word)) &&
+    if (!word_swap(&record->lock_word, &word, word_dropped(word)) &&
         (!fast_is(me, record, word, ticket) || !word_quiet(word) ||
-         !word_swap(&record->word, &word, word_dropped(word))))
+         !word_swap(&record->lock_word, &word, word_dropped(word))))
         return false;
     ticket->hint = hint_of(ticket_block(ticket), word);
     if (hint_block(cached->hint) == ticket_block(ticket))

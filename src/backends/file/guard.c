@@ -80,11 +80,11 @@ static int lock_now(pthread_mutex_t *guard)
     return sys == EBUSY ? ETIMEDOUT : sys;
 }
 
-/* Who is inside, and whether it can run. `word` NULL: for all we know it can. */
+/* The process inside. `stopped`: why it cannot run, or NULL if nothing is known. */
 struct inside {
     int32_t pid; /* 0: not known */
     bool here;   /* in our pid namespace */
-    const char *word;
+    const char *stopped;
 };
 
 static struct inside guard_inside(const struct file_queue *me)
@@ -97,7 +97,7 @@ static struct inside guard_inside(const struct file_queue *me)
     };
 
     if (inside.pid && inside.here)
-        inside.word = hf__file_stopped(inside.pid);
+        inside.stopped = hf__file_stopped(inside.pid);
     return inside;
 }
 
@@ -105,12 +105,12 @@ static int guard_fail(struct file_queue *me, const struct inside *inside, hf_err
 {
     const char *where = inside->here ? "" : " of another pid namespace";
 
-    me->guard_stopped = inside->word != NULL;
-    if (inside->word)
+    me->guard_stopped = inside->stopped != NULL;
+    if (inside->stopped)
         return hf__fail(why, HF_EUNREACHABLE,
                         "process %d is %s in the middle of a change to the state file: "
                         "let it go on, or kill it",
-                        inside->pid, inside->word);
+                        inside->pid, inside->stopped);
     if (inside->pid)
         return hf__fail(why, HF_EUNREACHABLE,
                         "process %d%s has not finished its change to the state file "
@@ -133,9 +133,9 @@ static int lock_patiently(struct file_queue *me, struct inside *ret_inside)
         if (sys != ETIMEDOUT)
             return sys;
         *ret_inside = guard_inside(me);
-        if (ret_inside->word && stopped == ret_inside->pid)
+        if (ret_inside->stopped && stopped == ret_inside->pid)
             break;
-        stopped = ret_inside->word ? ret_inside->pid : 0;
+        stopped = ret_inside->stopped ? ret_inside->pid : 0;
     } while (hf__now() < me->open_until);
     return ETIMEDOUT;
 }

@@ -150,7 +150,7 @@ void hf__file_peer_note(struct file_queue *me, struct region_block *record,
                         struct region_block *place)
 {
     const struct block_record *r = &record->record;
-    uint64_t word = word_load(&record->word);
+    uint64_t word = word_load(&record->lock_word);
     uint32_t index = r->first;
     struct session_set seen = { { 0 } };
 

@@ -27,7 +27,7 @@
 bool hf__file_fast_read(const struct region_block *record, struct fast_hold *ret_hold)
 {
     const struct block_record *r = &record->record;
-    uint64_t word = word_load(&record->word);
+    uint64_t word = word_load(&record->lock_word);
     uint32_t turn = __atomic_load_n(&r->turn, __ATOMIC_ACQUIRE);
 
     if (!(word & WORD_HELD) || turn != word_turn(word))
@@ -41,15 +41,15 @@ bool hf__file_fast_read(const struct region_block *record, struct fast_hold *ret
         .kind = __atomic_load_n(&r->kind, __ATOMIC_ACQUIRE),
         .session = word_session(word),
     };
-    return ((word_load(&record->word) ^ word) & ~WORD_QUEUE) == 0;
+    return ((word_load(&record->lock_word) ^ word) & ~WORD_QUEUE) == 0;
 }
 
 uint64_t hf__file_record_seize(struct region_block *record)
 {
-    uint64_t word = word_load(&record->word);
+    uint64_t word = word_load(&record->lock_word);
 
     while (!(word & (WORD_HELD | WORD_SLOW)))
-        if (word_swap(&record->word, &word, word | WORD_SLOW)) {
+        if (word_swap(&record->lock_word, &word, word | WORD_SLOW)) {
             guard_step();
             return word | WORD_SLOW;
         }
@@ -61,17 +61,17 @@ uint64_t hf__file_record_freeze(struct region_block *record)
     for (;;) {
         uint64_t word = hf__file_record_seize(record);
         if (!(word & WORD_HELD) ||
-            word_swap(&record->word, &word, word | WORD_IMPATIENT))
+            word_swap(&record->lock_word, &word, word | WORD_IMPATIENT))
             return word;
     }
 }
 
 void hf__file_record_drop(struct region_block *record)
 {
-    uint64_t word = word_load(&record->word);
+    uint64_t word = word_load(&record->lock_word);
 
     while ((word & WORD_HELD) &&
-           !word_swap(&record->word, &word, word_dropped(word) | WORD_SLOW))
+           !word_swap(&record->lock_word, &word, word_dropped(word) | WORD_SLOW))
         ;
     guard_step();
 }
@@ -178,7 +178,7 @@ static void place_fill(struct file_queue *me, struct block_place *p,
 
     *p = (struct block_place){
         .record = block_index(me, record),
-        .record_gen = word_gen(record->word),
+        .record_gen = word_gen(record->lock_word),
         .seq = me->region.head->next_seq++,
         .id = ticket->id,
         .token = wish->token,
@@ -352,16 +352,16 @@ static void settle_slow(struct file_queue *me, struct region_block *record,
         flags = queue_flags(r, word);
     }
     if (r->granted || r->strict) {
-        word_store(&record->word, word_base(word) | flags | WORD_SLOW);
+        word_store(&record->lock_word, word_base(word) | flags | WORD_SLOW);
     } else if (!r->waiting) {
         r->invited = 0;
-        word_store(&record->word, word_base(word));
+        word_store(&record->lock_word, word_base(word));
     } else {
         if (!(flags & WORD_INVITED))
             place_wake(me, r->first_waiting);
         r->invited = r->first_waiting;
         guard_step();
-        word_store(&record->word, word_base(word) | WORD_WAIT | WORD_INVITED);
+        word_store(&record->lock_word, word_base(word) | WORD_WAIT | WORD_INVITED);
     }
     guard_step();
 }
@@ -375,7 +375,7 @@ void hf__file_record_settle(struct file_queue *me, struct region_block *record)
             return;
         }
         uint64_t next = (word & ~WORD_QUEUE) | queue_flags(&record->record, word);
-        if (next == word || word_swap(&record->word, &word, next)) {
+        if (next == word || word_swap(&record->lock_word, &word, next)) {
             guard_step();
             return;
         }

@@ -2,7 +2,7 @@
 /*
  * What the files of the queue layout share. Read them in this order:
  *
- *   word.h region.[ch]  what all processes see: the word of a lock, the state file
+ *   lock_word.h region.[ch]  what all processes see: the word of a lock, the state file
  *   home.[ch]           the directory of our own, and what may be removed from it
  *   guard.[ch]          the mutex around the table
  *   table.c             blocks and records: names to queues
@@ -24,8 +24,8 @@
 
 #include "../../base/list.h"
 #include "guard.h"
+#include "lock_word.h"
 #include "region.h"
-#include "word.h"
 
 #define CACHE_COUNT 256
 #define CACHE_NAME 112 /* longer names are looked up */

@@ -31,7 +31,7 @@ static void marks_clear(struct file_queue *me)
     for (uint32_t i = 1; i < me->region.head->high_water; i++) {
         struct region_block *block = block_at(me, i);
         if (block->type != BLOCK_RECORD)
-            word_store(&block->word, (block->word | WORD_SLOW) & ~MARK);
+            word_store(&block->lock_word, (block->lock_word | WORD_SLOW) & ~MARK);
     }
 }
 
@@ -42,9 +42,10 @@ static bool name_mark(struct file_queue *me, const struct block_record *r)
 
     for (int left = r->name_len - NAME_INLINE; left > 0; left -= NAME_MORE) {
         struct region_block *block = block_at(me, index);
-        if (!block_used(me, index) || block->type != BLOCK_NAME || (block->word & MARK))
+        if (!block_used(me, index) || block->type != BLOCK_NAME ||
+            (block->lock_word & MARK))
             return false;
-        word_store(&block->word, block->word | MARK);
+        word_store(&block->lock_word, block->lock_word | MARK);
         index = block->next;
     }
     return index == 0;
@@ -55,7 +56,7 @@ static void ids_mark(struct file_queue *me, struct block_record *r)
     struct region_block *block = block_at(me, r->ids);
 
     if (block_used(me, r->ids) && block->type == BLOCK_IDS)
-        word_store(&block->word, block->word | MARK);
+        word_store(&block->lock_word, block->lock_word | MARK);
     else
         r->ids = 0;
 }
@@ -77,7 +78,7 @@ static void records_reset(struct file_queue *me)
         if (block->type != BLOCK_RECORD)
             continue;
         if (!name_mark(me, &block->record)) {
-            word_store(&block->word, block->word | WORD_SLOW);
+            word_store(&block->lock_word, block->lock_word | WORD_SLOW);
             block->type = BLOCK_FREE;
             continue;
         }
@@ -97,7 +98,7 @@ static bool place_valid(const struct file_queue *me, const struct block_place *p
 
     return (p->state == PLACE_WAITING || p->state == PLACE_GRANTED) &&
            block_used(me, p->record) && record->type == BLOCK_RECORD &&
-           word_gen(record->word) == p->record_gen && p->session < SESSION_COUNT;
+           word_gen(record->lock_word) == p->record_gen && p->session < SESSION_COUNT;
 }
 
 static bool place_before(const struct block_place *a, const struct block_place *b)
@@ -202,7 +203,7 @@ static void free_list_make(struct file_queue *me)
     for (uint32_t i = head->high_water - 1; i > 0; i--) {
         struct region_block *block = block_at(me, i);
         bool part = block->type == BLOCK_NAME || block->type == BLOCK_IDS;
-        if (part && !(block->word & MARK))
+        if (part && !(block->lock_word & MARK))
             block->type = BLOCK_FREE;
         if (block->type != BLOCK_FREE)
             continue;

@@ -171,7 +171,7 @@ struct block_ids {
 struct region_block {
     uint32_t type;
     uint32_t next; /* in its free list, bucket, queue, or name */
-    uint64_t word;
+    uint64_t lock_word;
     union {
         struct block_record record;
         struct block_place place;

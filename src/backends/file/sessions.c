@@ -146,7 +146,7 @@ static void blocks_reap(struct file_queue *me, uint32_t session, uint32_t gen)
 {
     for (uint32_t i = 1; i < me->region.head->high_water; i++) {
         struct region_block *block = block_at(me, i);
-        uint64_t word = word_load(&block->word);
+        uint64_t word = word_load(&block->lock_word);
 
         if (block->type == BLOCK_PLACE && place_goes(&block->place, session, gen)) {
             hf__file_place_end(me, block);

@@ -77,10 +77,10 @@ static void record_unchain(struct file_queue *me, struct region_block *record)
 
 static void record_forget(struct file_queue *me, struct region_block *record)
 {
-    uint64_t word = word_load(&record->word);
+    uint64_t word = word_load(&record->lock_word);
     uint64_t barred = (uint64_t)(word_gen(word) + 1) << WORD_GEN_SHIFT | WORD_SLOW;
 
-    if (word != word_base(word) || !word_swap(&record->word, &word, barred))
+    if (word != word_base(word) || !word_swap(&record->lock_word, &word, barred))
         return;
     guard_step();
     record_unchain(me, record);
@@ -125,7 +125,7 @@ struct region_block *hf__file_table_alloc(struct file_queue *me, hf_error *why)
         head->free_count--;
     } else {
         block = block_at(me, head->high_water);
-        word_store(&block->word, WORD_SLOW);
+        word_store(&block->lock_word, WORD_SLOW);
         head->high_water++;
     }
     guard_step();
@@ -252,7 +252,8 @@ static int record_make(struct file_queue *me, const char *name, uint32_t len,
     }
     type_set(record, BLOCK_RECORD);
     hf__file_table_chain(me, record);
-    word_store(&record->word, (uint64_t)(word_gen(record->word) + 1) << WORD_GEN_SHIFT);
+    word_store(&record->lock_word, (uint64_t)(word_gen(record->lock_word) + 1)
+                                       << WORD_GEN_SHIFT);
     *ret_record = record;
     return 0;
 }
@@ -291,12 +292,12 @@ static void cell_look(struct file_queue *me, struct region_block *record)
 /* Puts a record that nobody uses to another use, under a new generation. */
 static bool record_turn(struct file_queue *me, struct region_block *record, int family)
 {
-    uint64_t word = word_load(&record->word);
+    uint64_t word = word_load(&record->lock_word);
     uint64_t fresh = (uint64_t)(word_gen(word) + 1) << WORD_GEN_SHIFT;
     uint32_t ids = record->record.ids;
 
     if (!record_idle(record) || word != word_base(word) ||
-        !word_swap(&record->word, &word, fresh))
+        !word_swap(&record->lock_word, &word, fresh))
         return false;
     guard_step();
     record->record.ids = 0;

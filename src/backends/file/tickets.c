@@ -17,7 +17,7 @@
 bool hf__file_fast_held(const struct file_queue *me, const struct hf_ticket *ticket)
 {
     const struct region_block *record = block_at(me, ticket_block(ticket));
-    return fast_is(me, record, word_load(&record->word), ticket);
+    return fast_is(me, record, word_load(&record->lock_word), ticket);
 }
 
 /* ---- Attempt, in the guard ------------------------------------------------------- */

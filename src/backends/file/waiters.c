@@ -110,7 +110,7 @@ static void first_advance(struct file_queue *me, struct region_block *record,
             hf__file_record_admit(me, record);
         if (place->place.state != PLACE_WAITING || !woken)
             break;
-        if (word_swap(&record->word, &word, next)) {
+        if (word_swap(&record->lock_word, &word, next)) {
             record->record.invited = block_index(me, place);
             break;
         }

@@ -19,8 +19,8 @@
  *   IMPATIENT  it came and found the lock taken (or somebody waits who must not be
  *              overtaken). The lock goes to the queue, strictly, at the next release.
  */
-#ifndef HF_FILE_WORD_H
-#define HF_FILE_WORD_H
+#ifndef HF_FILE_LOCK_WORD_H
+#define HF_FILE_LOCK_WORD_H
 
 #include "../../../include/holdfast/backend.h"
 
