@@ -123,18 +123,18 @@ static void record_check(const struct state *state, const struct region_block *b
 
     for (uint32_t i = r->first; i; prev = i, i = state->blocks[i].next) {
         const struct region_block *at = &state->blocks[i];
-        ck_assert_uint_eq(at->type, BLOCK_PLACE);
-        ck_assert_uint_eq(at->place.prev, prev);
-        ck_assert_ptr_eq(&state->blocks[at->place.record], block);
-        if (at->place.state == PLACE_GRANTED) {
+        ck_assert_uint_eq(at->type, BLOCK_ENTRY);
+        ck_assert_uint_eq(at->entry.prev, prev);
+        ck_assert_ptr_eq(&state->blocks[at->entry.record], block);
+        if (at->entry.state == ENTRY_GRANTED) {
             ck_assert_uint_eq(waiting, 0);
             granted++;
-            hf__tally_add(&tally, at->place.kind, at->place.permits);
+            hf__tally_add(&tally, at->entry.kind, at->entry.permits);
             continue;
         }
-        ck_assert_uint_eq(at->place.state, PLACE_WAITING);
-        ck_assert_uint_gt(at->place.seq, seq);
-        seq = at->place.seq;
+        ck_assert_uint_eq(at->entry.state, ENTRY_WAITING);
+        ck_assert_uint_gt(at->entry.seq, seq);
+        seq = at->entry.seq;
         if (waiting++ == 0)
             ck_assert_uint_eq(r->first_waiting, i);
     }
@@ -184,7 +184,7 @@ UNUSED_OK static void state_check(const struct state *state)
         free_count++;
     }
     ck_assert_uint_eq(used[BLOCK_RECORD], chained);
-    ck_assert_uint_eq(used[BLOCK_PLACE], listed);
+    ck_assert_uint_eq(used[BLOCK_ENTRY], listed);
     ck_assert_uint_eq(used[BLOCK_NAME] + used[BLOCK_IDS], parts);
     ck_assert_uint_eq(used[BLOCK_FREE], free_count);
     ck_assert_uint_eq(head->free_count, free_count);

@@ -466,9 +466,9 @@ static void block_count(const struct region_block *block, struct dir_facts *fact
 {
     const struct block_record *r = &block->record;
 
-    if (block->type == BLOCK_PLACE)
-        facts->detached += block->place.state == PLACE_GRANTED &&
-                           (block->place.flags & PLACE_DETACHED);
+    if (block->type == BLOCK_ENTRY)
+        facts->detached += block->entry.state == ENTRY_GRANTED &&
+                           (block->entry.flags & ENTRY_DETACHED);
     else if (block->type == BLOCK_RECORD)
         facts->latches += r->left && r->family == hf__family(HF_LATCH);
 }

@@ -75,28 +75,28 @@ static void program_copy(const struct sights *sights, uint32_t session,
            sizeof(sight->program) - 1);
 }
 
-static void place_see(struct sights *sights, const struct region_block *record,
-                      const struct block_place *p, uint32_t place)
+static void entry_see(struct sights *sights, const struct region_block *record,
+                      const struct block_entry *e, uint32_t position)
 {
-    bool granted = p->state == PLACE_GRANTED;
+    bool granted = e->state == ENTRY_GRANTED;
     struct sight *sight =
-        sight_add(sights, record, p->kind, granted ? HF_HOLDER : HF_WAITER);
+        sight_add(sights, record, e->kind, granted ? HF_HOLDER : HF_WAITER);
 
     if (!sight)
         return;
-    sight->entry.permits = p->permits;
-    sight->entry.pid = p->pid;
-    sight->entry.since_ms = since_ms(sights, p->since);
-    memcpy(sight->note, p->note, sizeof(sight->note) - 1);
-    if (sights->me->region.sessions[p->session].gen == p->session_gen)
-        program_copy(sights, p->session, sight);
+    sight->entry.permits = e->permits;
+    sight->entry.pid = e->pid;
+    sight->entry.since_ms = since_ms(sights, e->since);
+    memcpy(sight->note, e->note, sizeof(sight->note) - 1);
+    if (sights->me->region.sessions[e->session].gen == e->session_gen)
+        program_copy(sights, e->session, sight);
     if (!granted) {
-        sight->entry.place = place;
+        sight->entry.place = position;
         return;
     }
-    sight->entry.token = p->token;
-    if (p->expires != HF_NEVER)
-        sight->entry.left_ms = (p->expires - sights->now) / HF_NS_PER_MS;
+    sight->entry.token = e->token;
+    if (e->expires != HF_NEVER)
+        sight->entry.left_ms = (e->expires - sights->now) / HF_NS_PER_MS;
 }
 
 static void fast_see(struct sights *sights, const struct region_block *record)
@@ -129,10 +129,10 @@ static void record_see(struct sights *sights, struct region_block *record)
     }
     fast_see(sights, record);
     for (uint32_t i = r->first; i; i = block_at(me, i)->next) {
-        const struct block_place *p = &block_at(me, i)->place;
-        if (p->kind != HF_LATCH || p->state == PLACE_WAITING)
-            place_see(sights, record, p, waiting);
-        waiting += p->state == PLACE_WAITING;
+        const struct block_entry *e = &block_at(me, i)->entry;
+        if (e->kind != HF_LATCH || e->state == ENTRY_WAITING)
+            entry_see(sights, record, e, waiting);
+        waiting += e->state == ENTRY_WAITING;
     }
 }
 

@@ -21,16 +21,16 @@ static bool fast_pass(struct file_queue *me, struct hf_ticket *ticket, uint64_t 
     return true;
 }
 
-static bool place_pass(struct file_queue *me, struct hf_ticket *ticket, uint64_t token)
+static bool entry_pass(struct file_queue *me, struct hf_ticket *ticket, uint64_t token)
 {
-    struct region_block *place =
-        hf__file_place_find(me, ticket_block(ticket), ticket->store[2]);
+    struct region_block *entry =
+        hf__file_entry_find(me, ticket_block(ticket), ticket->store[2]);
 
-    if (!place || place->place.state != PLACE_GRANTED)
+    if (!entry || entry->entry.state != ENTRY_GRANTED)
         return false;
-    place->place.span -= (uint32_t)(token - place->place.token);
-    place->place.token = token;
-    place->place.flags &= ~(uint32_t)PLACE_REVOKED; /* that was asked of the last one */
+    entry->entry.span -= (uint32_t)(token - entry->entry.token);
+    entry->entry.token = token;
+    entry->entry.flags &= ~(uint32_t)ENTRY_REVOKED; /* that was asked of the last one */
     return true;
 }
 
@@ -40,11 +40,11 @@ bool hf__file_queue_pass(void *session, struct hf_ticket *ticket, uint64_t token
     enum ticket_mode mode = ticket_mode(ticket);
     hf_error why;
 
-    if ((mode != TICKET_FAST && mode != TICKET_PLACE) ||
+    if ((mode != TICKET_FAST && mode != TICKET_ENTRY) ||
         hf__file_guard_enter(me, &why) != 0)
         return false;
     bool passed = mode == TICKET_FAST ? fast_pass(me, ticket, token)
-                                      : place_pass(me, ticket, token);
+                                      : entry_pass(me, ticket, token);
     hf__file_guard_leave(me);
     return passed;
 }

@@ -93,19 +93,19 @@ static int fifo_open(struct file_queue *me, uint32_t session, uint32_t gen)
     return fd;
 }
 
-static void fifo_write(struct region_session *s, int fd, uint32_t place)
+static void fifo_write(struct region_session *s, int fd, uint32_t entry)
 {
-    if (write(fd, &place, sizeof(place)) < 0 && errno == EAGAIN)
+    if (write(fd, &entry, sizeof(entry)) < 0 && errno == EAGAIN)
         __atomic_store_n(&s->flood, 1, __ATOMIC_RELEASE);
 }
 
-void hf__file_peer_wake(struct file_queue *me, uint32_t session, uint32_t place)
+void hf__file_peer_wake(struct file_queue *me, uint32_t session, uint32_t entry)
 {
     struct region_session *s = &me->region.sessions[session];
     struct queue_peer *peer;
     int fd;
 
-    if (session == me->session && place && place == me->busy)
+    if (session == me->session && entry && entry == me->busy)
         return;
     if (__atomic_load_n(&s->fifo, __ATOMIC_ACQUIRE) == 0)
         return;
@@ -113,7 +113,7 @@ void hf__file_peer_wake(struct file_queue *me, uint32_t session, uint32_t place)
     fd = peer && peer->fifo >= 0 ? peer->fifo : fifo_open(me, session, s->gen);
     if (fd < 0)
         return;
-    fifo_write(s, fd, place);
+    fifo_write(s, fd, entry);
     if (peer)
         peer->fifo = fd;
     else
@@ -139,15 +139,15 @@ static void target_add(struct file_queue *me, struct session_set *seen,
 }
 
 static void target_add_place(struct file_queue *me, struct session_set *seen,
-                             const struct block_place *p)
+                             const struct block_entry *e)
 {
-    bool tied = !(p->flags & PLACE_DETACHED) || p->state == PLACE_WAITING;
-    if (tied && me->region.sessions[p->session].gen == p->session_gen)
-        target_add(me, seen, p->session);
+    bool tied = !(e->flags & ENTRY_DETACHED) || e->state == ENTRY_WAITING;
+    if (tied && me->region.sessions[e->session].gen == e->session_gen)
+        target_add(me, seen, e->session);
 }
 
 void hf__file_peer_note(struct file_queue *me, struct region_block *record,
-                        struct region_block *place)
+                        struct region_block *entry)
 {
     const struct block_record *r = &record->record;
     uint64_t word = word_load(&record->lock_word);
@@ -156,14 +156,14 @@ void hf__file_peer_note(struct file_queue *me, struct region_block *record,
 
     me->target_count = 0;
     me->target_poll = false;
-    if (place && r->first_waiting != block_index(me, place)) {
-        target_add_place(me, &seen, &block_at(me, place->place.prev)->place);
+    if (entry && r->first_waiting != block_index(me, entry)) {
+        target_add_place(me, &seen, &block_at(me, entry->entry.prev)->entry);
         return;
     }
     if (word & WORD_HELD)
         target_add(me, &seen, word_session(word));
     for (uint32_t i = 0; i < r->granted; i++) {
-        target_add_place(me, &seen, &block_at(me, index)->place);
+        target_add_place(me, &seen, &block_at(me, index)->entry);
         index = block_at(me, index)->next;
     }
 }

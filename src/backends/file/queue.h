@@ -6,7 +6,7 @@
  *   home.[ch]           the directory of our own, and what may be removed from it
  *   guard.[ch]          the mutex around the table
  *   table.c             blocks and records: names to queues
- *   places.c            the queue of a record: who is in, who is next
+ *   entries.c            the queue of a record: who is in, who is next
  *   recover.c           the table made anew after a death inside the guard
  *   sessions.c             sessions: claimed, left, cleaned up after
  *   peers.c             other sessions: waking them, watching them die
@@ -169,7 +169,7 @@ static inline bool id_same(const struct hf_id *a, const struct hf_id *b)
 enum ticket_mode {
     TICKET_NONE = 0,
     TICKET_FAST = 1,  /* held through the word of a record */
-    TICKET_PLACE = 2, /* a place: waiting or held */
+    TICKET_ENTRY = 2, /* a place: waiting or held */
     TICKET_OPEN = 3,  /* a latch that was open: nothing is kept */
 };
 
@@ -215,7 +215,7 @@ void hf__file_table_name(const struct file_queue *me, const struct region_block 
                          char *out);
 void hf__file_table_chain(struct file_queue *me, struct region_block *record);
 
-/* ---- places.c: in the guard ------------------------------------------------------ */
+/* ---- entries.c: in the guard ------------------------------------------------------ */
 
 /* What a record says of its quick hold; false if there is none, or not quite yet. */
 struct fast_hold {
@@ -249,16 +249,16 @@ void hf__file_record_drop(struct region_block *record);
 void hf__file_record_expire(struct file_queue *me, struct region_block *record);
 
 /* The place at `block` if it is the one that arrived as number `seq`, or NULL. */
-struct region_block *hf__file_place_find(const struct file_queue *me, uint32_t block,
+struct region_block *hf__file_entry_find(const struct file_queue *me, uint32_t block,
                                          uint64_t seq);
 
-struct hf_grant hf__file_place_grant(const struct region_block *place);
+struct hf_grant hf__file_entry_grant(const struct region_block *entry);
 
 /* Fills `block` in and puts it into the queue of `record`. A granted one needs a token
  * (0: draw one). Nothing is settled. */
-struct place_wish {
+struct entry_init {
     const struct hf_ticket *ticket;
-    enum place_state state;
+    enum entry_state state;
     int32_t kind;
     uint32_t permits;
     uint64_t token;
@@ -267,14 +267,14 @@ struct place_wish {
     int64_t expires;
     const char *note;
 };
-void hf__file_place_put(struct file_queue *me, struct region_block *block,
-                        struct region_block *record, const struct place_wish *wish);
+void hf__file_entry_put(struct file_queue *me, struct region_block *block,
+                        struct region_block *record, const struct entry_init *init);
 
 /* Takes a place away, wakes who stood behind it, and settles. `remove` only takes it
  * away. `lose` also tells its session. */
-void hf__file_place_remove(struct file_queue *me, struct region_block *place);
-void hf__file_place_end(struct file_queue *me, struct region_block *place);
-void hf__file_place_lose(struct file_queue *me, struct region_block *place);
+void hf__file_entry_remove(struct file_queue *me, struct region_block *entry);
+void hf__file_entry_end(struct file_queue *me, struct region_block *entry);
+void hf__file_entry_lose(struct file_queue *me, struct region_block *entry);
 
 /* ---- sessions.c --------------------------------------------------------------------- */
 
@@ -298,12 +298,12 @@ uint64_t hf__file_process_start(int32_t pid);
 /* ---- peers.c --------------------------------------------------------------------- */
 
 /* In the guard: wakes a session about one of its places, or (0) about all it has. */
-void hf__file_peer_wake(struct file_queue *me, uint32_t session, uint32_t place);
+void hf__file_peer_wake(struct file_queue *me, uint32_t session, uint32_t entry);
 
 /* In the guard: note whom this place depends on. Afterwards, outside: look after them;
  * true if somebody was found dead and his places are gone. `stay` keeps watching. */
 void hf__file_peer_note(struct file_queue *me, struct region_block *record,
-                        struct region_block *place);
+                        struct region_block *entry);
 bool hf__file_peer_check(struct file_queue *me, bool stay);
 void hf__file_peers_close(struct file_queue *me, bool forked);
 
@@ -328,7 +328,7 @@ void hf__file_waiter_free(struct queue_waiter *waiter);
  * returns true then; `look` does both.
  */
 struct waiter_news {
-    enum place_state state;
+    enum entry_state state;
     struct hf_grant grant;
     int64_t again; /* when a lease in front of it ends */
 };

@@ -92,86 +92,86 @@ static void records_reset(struct file_queue *me)
 
 /* ---- Second pass: places into their queues --------------------------------------- */
 
-static bool place_valid(const struct file_queue *me, const struct block_place *p)
+static bool entry_valid(const struct file_queue *me, const struct block_entry *e)
 {
-    const struct region_block *record = block_at(me, p->record);
+    const struct region_block *record = block_at(me, e->record);
 
-    return (p->state == PLACE_WAITING || p->state == PLACE_GRANTED) &&
-           block_used(me, p->record) && record->type == BLOCK_RECORD &&
-           word_gen(record->lock_word) == p->record_gen && p->session < SESSION_COUNT;
+    return (e->state == ENTRY_WAITING || e->state == ENTRY_GRANTED) &&
+           block_used(me, e->record) && record->type == BLOCK_RECORD &&
+           word_gen(record->lock_word) == e->record_gen && e->session < SESSION_COUNT;
 }
 
-static bool place_before(const struct block_place *a, const struct block_place *b)
+static bool entry_before(const struct block_entry *a, const struct block_entry *b)
 {
     if (a->state != b->state)
-        return a->state == PLACE_GRANTED;
+        return a->state == ENTRY_GRANTED;
     return a->seq < b->seq;
 }
 
 /* From the back: blocks mostly come in the order of arrival. */
-static void place_insert(struct file_queue *me, struct block_record *r,
-                         struct region_block *place)
+static void entry_insert(struct file_queue *me, struct block_record *r,
+                         struct region_block *entry)
 {
-    uint32_t index = block_index(me, place), prev = r->last;
+    uint32_t index = block_index(me, entry), prev = r->last;
 
-    while (prev && place_before(&place->place, &block_at(me, prev)->place))
-        prev = block_at(me, prev)->place.prev;
-    place->place.prev = prev;
-    place->next = prev ? block_at(me, prev)->next : r->first;
+    while (prev && entry_before(&entry->entry, &block_at(me, prev)->entry))
+        prev = block_at(me, prev)->entry.prev;
+    entry->entry.prev = prev;
+    entry->next = prev ? block_at(me, prev)->next : r->first;
     if (prev)
         block_at(me, prev)->next = index;
     else
         r->first = index;
-    if (place->next)
-        block_at(me, place->next)->place.prev = index;
+    if (entry->next)
+        block_at(me, entry->next)->entry.prev = index;
     else
         r->last = index;
 }
 
-static struct region_block *place_twin(struct file_queue *me,
-                                       const struct region_block *place)
+static struct region_block *entry_twin(struct file_queue *me,
+                                       const struct region_block *entry)
 {
-    uint32_t index = block_at(me, place->place.record)->record.first;
+    uint32_t index = block_at(me, entry->entry.record)->record.first;
 
     for (; index; index = block_at(me, index)->next) {
         struct region_block *other = block_at(me, index);
-        if (other->place.state != PLACE_GRANTED)
+        if (other->entry.state != ENTRY_GRANTED)
             break;
-        if (other->place.token == place->place.token)
+        if (other->entry.token == entry->entry.token)
             return other;
     }
     return NULL;
 }
 
-static void list_drop(struct file_queue *me, struct region_block *place)
+static void list_drop(struct file_queue *me, struct region_block *entry)
 {
-    struct block_record *r = &block_at(me, place->place.record)->record;
-    uint32_t prev = place->place.prev, next = place->next;
+    struct block_record *r = &block_at(me, entry->entry.record)->record;
+    uint32_t prev = entry->entry.prev, next = entry->next;
 
     *(prev ? &block_at(me, prev)->next : &r->first) = next;
-    *(next ? &block_at(me, next)->place.prev : &r->last) = prev;
-    place->place.state = PLACE_NONE;
-    place->type = BLOCK_FREE;
+    *(next ? &block_at(me, next)->entry.prev : &r->last) = prev;
+    entry->entry.state = ENTRY_NONE;
+    entry->type = BLOCK_FREE;
 }
 
-static void places_insert(struct file_queue *me)
+static void entries_insert(struct file_queue *me)
 {
     for (uint32_t i = 1; i < me->region.head->high_water; i++) {
-        struct region_block *place = block_at(me, i), *twin = NULL;
-        if (place->type != BLOCK_PLACE)
+        struct region_block *entry = block_at(me, i), *twin = NULL;
+        if (entry->type != BLOCK_ENTRY)
             continue;
-        if (!place_valid(me, &place->place)) {
-            place->place.state = PLACE_NONE;
-            place->type = BLOCK_FREE;
+        if (!entry_valid(me, &entry->entry)) {
+            entry->entry.state = ENTRY_NONE;
+            entry->type = BLOCK_FREE;
             continue;
         }
-        if (place->place.state == PLACE_GRANTED)
-            twin = place_twin(me, place);
-        place_insert(me, &block_at(me, place->place.record)->record, place);
+        if (entry->entry.state == ENTRY_GRANTED)
+            twin = entry_twin(me, entry);
+        entry_insert(me, &block_at(me, entry->entry.record)->record, entry);
         if (twin)
-            list_drop(me, twin->place.seq < place->place.seq ? twin : place);
-        if (place->place.seq >= me->region.head->next_seq)
-            me->region.head->next_seq = place->place.seq + 1;
+            list_drop(me, twin->entry.seq < entry->entry.seq ? twin : entry);
+        if (entry->entry.seq >= me->region.head->next_seq)
+            me->region.head->next_seq = entry->entry.seq + 1;
     }
 }
 
@@ -180,18 +180,18 @@ static void places_insert(struct file_queue *me)
 static void record_count(struct file_queue *me, struct block_record *r)
 {
     for (uint32_t index = r->first; index; index = block_at(me, index)->next) {
-        const struct block_place *p = &block_at(me, index)->place;
-        if (p->state == PLACE_GRANTED) {
+        const struct block_entry *e = &block_at(me, index)->entry;
+        if (e->state == ENTRY_GRANTED) {
             r->granted++;
-            hf__tally_add(&r->tally, p->kind, p->permits);
-            if (p->expires < r->soonest)
-                r->soonest = p->expires;
+            hf__tally_add(&r->tally, e->kind, e->permits);
+            if (e->expires < r->soonest)
+                r->soonest = e->expires;
             continue;
         }
         if (!r->first_waiting)
             r->first_waiting = index;
         r->waiting++;
-        r->strict += !kind_passes(p->kind);
+        r->strict += !kind_passes(e->kind);
     }
 }
 
@@ -230,7 +230,7 @@ void hf__file_guard_recover(struct file_queue *me)
     me->region.head->recoveries++;
     marks_clear(me);
     records_reset(me);
-    places_insert(me);
+    entries_insert(me);
     for (uint32_t i = 1; i < me->region.head->high_water; i++)
         if (block_at(me, i)->type == BLOCK_RECORD)
             record_count(me, &block_at(me, i)->record);

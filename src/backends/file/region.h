@@ -39,21 +39,21 @@
 enum block_type {
     BLOCK_FREE = 0,
     BLOCK_RECORD = 1,
-    BLOCK_PLACE = 2,
+    BLOCK_ENTRY = 2,
     BLOCK_NAME = 3,
     BLOCK_IDS = 4,
 };
 
-enum place_state {
-    PLACE_NONE = 0,
-    PLACE_WAITING = 1,
-    PLACE_GRANTED = 2,
+enum entry_state {
+    ENTRY_NONE = 0,
+    ENTRY_WAITING = 1,
+    ENTRY_GRANTED = 2,
 };
 
-enum place_flag {
-    PLACE_DETACHED = 1 << 0,
-    PLACE_REVOKED = 1 << 1,
-    PLACE_TOLD = 1 << 2, /* its session knows of the grant */
+enum entry_flag {
+    ENTRY_DETACHED = 1 << 0,
+    ENTRY_REVOKED = 1 << 1,
+    ENTRY_TOLD = 1 << 2, /* its session knows of the grant */
 };
 
 enum session_state {
@@ -140,7 +140,7 @@ struct block_record {
     char name[NAME_INLINE];
 };
 
-struct block_place {
+struct block_entry {
     uint32_t state;
     uint32_t record;
     uint32_t record_gen;
@@ -174,7 +174,7 @@ struct region_block {
     uint64_t lock_word;
     union {
         struct block_record record;
-        struct block_place place;
+        struct block_entry entry;
         struct block_ids ids;
         char name[NAME_MORE];
     };

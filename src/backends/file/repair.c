@@ -33,12 +33,12 @@ static bool token_in(uint64_t token, uint64_t first, uint32_t span)
 /* The granted place after `place` (NULL: the first), or NULL. */
 static struct region_block *granted_next(const struct file_queue *me,
                                          const struct region_block *record,
-                                         const struct region_block *place)
+                                         const struct region_block *entry)
 {
-    uint32_t index = place ? place->next : record->record.first;
+    uint32_t index = entry ? entry->next : record->record.first;
     struct region_block *next = block_at(me, index);
 
-    return index && next->place.state == PLACE_GRANTED ? next : NULL;
+    return index && next->entry.state == ENTRY_GRANTED ? next : NULL;
 }
 
 /* ---- Evict and revoke ------------------------------------------------------------ */
@@ -63,12 +63,12 @@ static bool fast_evict(struct file_queue *me, struct region_block *record,
 int hf__file_queue_evict(struct file_queue *me, struct hf_request *request,
                          hf_error *why)
 {
-    struct region_block *record = record_of(me, request), *place = NULL;
+    struct region_block *record = record_of(me, request), *entry = NULL;
 
-    while (record && (place = granted_next(me, record, place)))
-        if (request->number == place->place.token) {
-            hf__file_eviction_note(me, &place->place.id);
-            hf__file_place_lose(me, place);
+    while (record && (entry = granted_next(me, record, entry)))
+        if (request->number == entry->entry.token) {
+            hf__file_eviction_note(me, &entry->entry.id);
+            hf__file_entry_lose(me, entry);
             return 0;
         }
     if (record && fast_evict(me, record, request->number))
@@ -88,27 +88,27 @@ static bool fast_revoke(struct file_queue *me, struct region_block *record,
     return true;
 }
 
-static bool place_revoke(struct file_queue *me, struct region_block *place,
+static bool entry_revoke(struct file_queue *me, struct region_block *entry,
                          uint64_t token)
 {
-    struct block_place *p = &place->place;
+    struct block_entry *e = &entry->entry;
 
-    if (token && token != p->token)
+    if (token && token != e->token)
         return false;
-    p->flags |= PLACE_REVOKED;
-    if (me->region.sessions[p->session].gen == p->session_gen)
-        hf__file_peer_wake(me, p->session, 0);
+    e->flags |= ENTRY_REVOKED;
+    if (me->region.sessions[e->session].gen == e->session_gen)
+        hf__file_peer_wake(me, e->session, 0);
     return true;
 }
 
 int hf__file_queue_revoke(struct file_queue *me, struct hf_request *request,
                           hf_error *why)
 {
-    struct region_block *record = record_of(me, request), *place = NULL;
+    struct region_block *record = record_of(me, request), *entry = NULL;
     bool any = record && fast_revoke(me, record, request->number);
 
-    while (record && (place = granted_next(me, record, place)))
-        any |= place_revoke(me, place, request->number);
+    while (record && (entry = granted_next(me, record, entry)))
+        any |= entry_revoke(me, entry, request->number);
     if (any)
         return 0;
     return hf__fail(why, HF_ENOENT, "nobody holds it%s",
@@ -119,17 +119,17 @@ int hf__file_queue_revoke(struct file_queue *me, struct hf_request *request,
 
 /* A new place for a hold, with its token. */
 static int hold_move(struct file_queue *me, struct region_block *record,
-                     struct place_wish wish, struct hf_ticket *ticket, hf_error *why)
+                     struct entry_init init, struct hf_ticket *ticket, hf_error *why)
 {
     struct region_block *block = hf__file_table_alloc(me, why);
 
     if (!block)
         return why->code;
-    wish.ticket = ticket;
-    wish.state = PLACE_GRANTED;
-    wish.expires = ticket->ttl_ns ? queue_now(me) + ticket->ttl_ns : HF_NEVER;
-    hf__file_place_put(me, block, record, &wish);
-    ticket_set(ticket, TICKET_PLACE, block_index(me, block), 0, block->place.seq);
+    init.ticket = ticket;
+    init.state = ENTRY_GRANTED;
+    init.expires = ticket->ttl_ns ? queue_now(me) + ticket->ttl_ns : HF_NEVER;
+    hf__file_entry_put(me, block, record, &init);
+    ticket_set(ticket, TICKET_ENTRY, block_index(me, block), 0, block->entry.seq);
     return 0;
 }
 
@@ -138,7 +138,7 @@ static int fast_move(struct file_queue *me, struct region_block *record,
                      const struct fast_hold *hold, int32_t kind,
                      struct hf_ticket *ticket, hf_error *why)
 {
-    struct place_wish wish = {
+    struct entry_init init = {
         .kind = kind,
         .permits = 1,
         .token = hold->token,
@@ -146,7 +146,7 @@ static int fast_move(struct file_queue *me, struct region_block *record,
         .since = hold->since,
         .note = "",
     };
-    int rc = hold_move(me, record, wish, ticket, why);
+    int rc = hold_move(me, record, init, ticket, why);
 
     if (rc == 0)
         hf__file_record_drop(record);
@@ -175,30 +175,30 @@ static int fast_downgrade(struct file_queue *me, struct hf_ticket *ticket,
 static struct region_block *hold_of(struct file_queue *me,
                                     const struct hf_ticket *ticket)
 {
-    struct region_block *place = NULL;
+    struct region_block *entry = NULL;
 
-    if (ticket_mode(ticket) == TICKET_PLACE)
-        place = hf__file_place_find(me, ticket_block(ticket), ticket->store[2]);
-    if (place &&
-        (place->place.state != PLACE_GRANTED || place->place.expires <= queue_now(me)))
-        place = NULL;
-    return place;
+    if (ticket_mode(ticket) == TICKET_ENTRY)
+        entry = hf__file_entry_find(me, ticket_block(ticket), ticket->store[2]);
+    if (entry &&
+        (entry->entry.state != ENTRY_GRANTED || entry->entry.expires <= queue_now(me)))
+        entry = NULL;
+    return entry;
 }
 
 int hf__file_queue_downgrade(struct file_queue *me, struct hf_request *request,
                              hf_error *why)
 {
-    struct region_block *place, *record;
+    struct region_block *entry, *record;
 
     if (ticket_mode(request->ticket) == TICKET_FAST)
         return fast_downgrade(me, request->ticket, why);
-    place = hold_of(me, request->ticket);
-    if (!place)
+    entry = hold_of(me, request->ticket);
+    if (!entry)
         return hf__fail_code(why, HF_ELOST);
-    if (place->place.kind != HF_WRITE)
+    if (entry->entry.kind != HF_WRITE)
         return 0; /* done before */
-    record = block_at(me, place->place.record);
-    place->place.kind = HF_READ;
+    record = block_at(me, entry->entry.record);
+    entry->entry.kind = HF_READ;
     guard_step();
     record->record.tally.exclusive--;
     record->record.tally.readers++;
@@ -226,25 +226,25 @@ static int fast_adopt(struct file_queue *me, struct region_block *record,
     return rc;
 }
 
-static int place_adopt(struct file_queue *me, struct region_block *record,
+static int entry_adopt(struct file_queue *me, struct region_block *record,
                        struct hf_request *request, hf_error *why)
 {
     struct region_block *old = NULL;
     int rc = HF_ENOENT;
 
     while ((old = granted_next(me, record, old)))
-        if (id_same(&old->place.id, &request->other) &&
-            token_in(request->number, old->place.token, old->place.span)) {
-            const struct block_place *p = &old->place;
-            struct place_wish wish = { .kind = p->kind,
-                                       .permits = p->permits,
+        if (id_same(&old->entry.id, &request->other) &&
+            token_in(request->number, old->entry.token, old->entry.span)) {
+            const struct block_entry *e = &old->entry;
+            struct entry_init init = { .kind = e->kind,
+                                       .permits = e->permits,
                                        .token = request->number,
                                        .span = 1,
-                                       .since = p->since,
-                                       .note = p->note };
-            rc = hold_move(me, record, wish, request->ticket, why);
+                                       .since = e->since,
+                                       .note = e->note };
+            rc = hold_move(me, record, init, request->ticket, why);
             if (rc == 0)
-                hf__file_place_lose(me, old);
+                hf__file_entry_lose(me, old);
             break;
         }
     return rc;
@@ -255,12 +255,12 @@ static struct region_block *adopted_before(struct file_queue *me,
                                            const struct region_block *record,
                                            const struct hf_request *request)
 {
-    struct region_block *place = NULL;
+    struct region_block *entry = NULL;
 
-    while ((place = granted_next(me, record, place)))
-        if (id_same(&place->place.id, &request->ticket->id) &&
-            place->place.token == request->number)
-            return place;
+    while ((entry = granted_next(me, record, entry)))
+        if (id_same(&entry->entry.id, &request->ticket->id) &&
+            entry->entry.token == request->number)
+            return entry;
     return NULL;
 }
 
@@ -269,13 +269,13 @@ static int hold_adopt(struct file_queue *me, struct region_block *record,
                       struct hf_request *request, hf_error *why)
 {
     uint32_t waiting;
-    int rc = place_adopt(me, record, request, why);
+    int rc = entry_adopt(me, record, request, why);
 
     if (rc == HF_ENOENT)
         rc = fast_adopt(me, record, request, why);
     waiting = record->record.first_waiting;
     if (rc == 0 && waiting)
-        hf__file_peer_wake(me, block_at(me, waiting)->place.session, waiting);
+        hf__file_peer_wake(me, block_at(me, waiting)->entry.session, waiting);
     return rc;
 }
 
@@ -283,17 +283,17 @@ int hf__file_queue_adopt(struct file_queue *me, struct hf_request *request,
                          hf_error *why)
 {
     struct region_block *record = record_of(me, request);
-    struct region_block *place = NULL;
+    struct region_block *entry = NULL;
     int rc = HF_ENOENT;
 
-    if (record && !(place = adopted_before(me, record, request))) {
+    if (record && !(entry = adopted_before(me, record, request))) {
         rc = hold_adopt(me, record, request, why);
-        place = rc == 0 ? hold_of(me, request->ticket) : NULL;
+        entry = rc == 0 ? hold_of(me, request->ticket) : NULL;
     }
-    if (place) {
-        ticket_set(request->ticket, TICKET_PLACE, block_index(me, place), 0,
-                   place->place.seq);
-        request->grant = hf__file_place_grant(place);
+    if (entry) {
+        ticket_set(request->ticket, TICKET_ENTRY, block_index(me, entry), 0,
+                   entry->entry.seq);
+        request->grant = hf__file_entry_grant(entry);
         return 0;
     }
     return rc == HF_ENOENT

@@ -133,13 +133,13 @@ static void session_files_remove(const struct file_queue *me, uint32_t session)
 }
 
 /* A detached hold stays, if its session ever knew of it. */
-static bool place_goes(const struct block_place *p, uint32_t session, uint32_t gen)
+static bool entry_goes(const struct block_entry *e, uint32_t session, uint32_t gen)
 {
-    const uint32_t stays = PLACE_DETACHED | PLACE_TOLD;
+    const uint32_t stays = ENTRY_DETACHED | ENTRY_TOLD;
 
-    if (p->state == PLACE_NONE || p->session != session || p->session_gen != gen)
+    if (e->state == ENTRY_NONE || e->session != session || e->session_gen != gen)
         return false;
-    return p->state == PLACE_WAITING || (p->flags & stays) != stays;
+    return e->state == ENTRY_WAITING || (e->flags & stays) != stays;
 }
 
 static void blocks_reap(struct file_queue *me, uint32_t session, uint32_t gen)
@@ -148,8 +148,8 @@ static void blocks_reap(struct file_queue *me, uint32_t session, uint32_t gen)
         struct region_block *block = block_at(me, i);
         uint64_t word = word_load(&block->lock_word);
 
-        if (block->type == BLOCK_PLACE && place_goes(&block->place, session, gen)) {
-            hf__file_place_end(me, block);
+        if (block->type == BLOCK_ENTRY && entry_goes(&block->entry, session, gen)) {
+            hf__file_entry_end(me, block);
         } else if (block->type == BLOCK_RECORD && (word & WORD_HELD) &&
                    word_session(word) == session) {
             hf__file_record_drop(block);

@@ -22,13 +22,13 @@ bool hf__file_fast_held(const struct file_queue *me, const struct hf_ticket *tic
 
 /* ---- Attempt, in the guard ------------------------------------------------------- */
 
-enum entry {
-    ENTRY_IN,
-    ENTRY_QUEUED,
-    ENTRY_BUSY,     /* the targets may be dead */
-    ENTRY_MISMATCH, /* the same */
-    ENTRY_PREPARE,  /* we have to wait, and are not ready for it */
-    ENTRY_FAILED,
+enum attempt_result {
+    ATTEMPT_IN,
+    ATTEMPT_QUEUED,
+    ATTEMPT_BUSY,     /* the targets may be dead */
+    ATTEMPT_MISMATCH, /* the same */
+    ATTEMPT_PREPARE,  /* we have to wait, and are not ready for it */
+    ATTEMPT_FAILED,
 };
 
 static bool record_fits(const struct block_record *r, uint64_t word,
@@ -44,12 +44,12 @@ static bool record_fits(const struct block_record *r, uint64_t word,
     return hf__admit(&r->tally, ticket->kind, ticket->permits, r->limit) == HF_IN;
 }
 
-static struct place_wish wish_of(struct file_queue *me, const struct hf_ticket *ticket,
-                                 enum place_state state)
+static struct entry_init init_of(struct file_queue *me, const struct hf_ticket *ticket,
+                                 enum entry_state state)
 {
-    bool leased = state == PLACE_GRANTED && ticket->ttl_ns;
+    bool leased = state == ENTRY_GRANTED && ticket->ttl_ns;
 
-    return (struct place_wish){
+    return (struct entry_init){
         .ticket = ticket,
         .state = state,
         .kind = ticket->kind,
@@ -61,79 +61,80 @@ static struct place_wish wish_of(struct file_queue *me, const struct hf_ticket *
     };
 }
 
-static enum entry latch_open(struct file_queue *me, struct hf_ticket *ticket,
-                             struct hf_grant *ret_grant)
+static enum attempt_result latch_open(struct file_queue *me, struct hf_ticket *ticket,
+                                      struct hf_grant *ret_grant)
 {
     *ret_grant = (struct hf_grant){ hf__file_region_draw(&me->region, 1), 1, 0, 0 };
     ticket_set(ticket, TICKET_OPEN, 0, 0, 0);
-    return ENTRY_IN;
+    return ATTEMPT_IN;
 }
 
-static enum entry ticket_in(struct file_queue *me, struct hf_ticket *ticket,
-                            struct region_block *record, uint64_t word,
-                            struct hf_grant *ret_grant, hf_error *why)
+static enum attempt_result ticket_in(struct file_queue *me, struct hf_ticket *ticket,
+                                     struct region_block *record, uint64_t word,
+                                     struct hf_grant *ret_grant, hf_error *why)
 {
     struct region_block *block;
-    struct place_wish wish;
+    struct entry_init init;
 
     if (ticket->kind == HF_LATCH)
         return latch_open(me, ticket, ret_grant);
     if (ticket_plain(ticket)) {
         fast_grant(me, ticket, record, word);
         *ret_grant = (struct hf_grant){ ticket->store[2], ticket_span(ticket), 0, 0 };
-        return ENTRY_IN;
+        return ATTEMPT_IN;
     }
     block = hf__file_table_alloc(me, why);
     if (!block)
-        return ENTRY_FAILED;
-    wish = wish_of(me, ticket, PLACE_GRANTED);
-    hf__file_place_put(me, block, record, &wish);
-    ticket_set(ticket, TICKET_PLACE, block_index(me, block), 0, block->place.seq);
-    *ret_grant = hf__file_place_grant(block);
-    return ENTRY_IN;
+        return ATTEMPT_FAILED;
+    init = init_of(me, ticket, ENTRY_GRANTED);
+    hf__file_entry_put(me, block, record, &init);
+    ticket_set(ticket, TICKET_ENTRY, block_index(me, block), 0, block->entry.seq);
+    *ret_grant = hf__file_entry_grant(block);
+    return ATTEMPT_IN;
 }
 
-static enum entry ticket_wait(struct file_queue *me, struct hf_ticket *ticket,
-                              struct region_block *record, hf_error *why)
+static enum attempt_result ticket_wait(struct file_queue *me, struct hf_ticket *ticket,
+                                       struct region_block *record, hf_error *why)
 {
     struct queue_waiter *waiter = ticket_waiter(ticket);
     bool try = ticket->flags & HF_TICKET_TRY;
     struct region_block *block;
-    struct place_wish wish;
+    struct entry_init init;
 
     if (!me->targets || (!try && !waiter))
-        return ENTRY_PREPARE;
+        return ATTEMPT_PREPARE;
     if (try) {
         hf__file_peer_note(me, record, NULL);
-        return ENTRY_BUSY;
+        return ATTEMPT_BUSY;
     }
     block = hf__file_table_alloc(me, why);
     if (!block)
-        return ENTRY_FAILED;
-    wish = wish_of(me, ticket, PLACE_WAITING);
-    hf__file_place_put(me, block, record, &wish);
-    block->place.waiter = waiter->number;
+        return ATTEMPT_FAILED;
+    init = init_of(me, ticket, ENTRY_WAITING);
+    hf__file_entry_put(me, block, record, &init);
+    block->entry.waiter = waiter->number;
     waiter->waiting = true;
-    ticket_set(ticket, TICKET_PLACE, block_index(me, block), 0, block->place.seq);
-    return ENTRY_QUEUED;
+    ticket_set(ticket, TICKET_ENTRY, block_index(me, block), 0, block->entry.seq);
+    return ATTEMPT_QUEUED;
 }
 
-static enum entry ticket_mismatch(struct file_queue *me, const struct hf_ticket *ticket)
+static enum attempt_result ticket_mismatch(struct file_queue *me,
+                                           const struct hf_ticket *ticket)
 {
     struct region_block *record =
         hf__file_table_find(me, ticket->name, ticket->name_len, ticket->name_hash);
 
     if (!me->targets)
-        return ENTRY_PREPARE;
+        return ATTEMPT_PREPARE;
     hf__file_peer_note(me, record, NULL);
-    return ENTRY_MISMATCH;
+    return ATTEMPT_MISMATCH;
 }
 
-static enum entry ticket_enter(struct file_queue *me, struct hf_ticket *ticket,
-                               struct hf_grant *ret_grant, hf_error *why)
+static enum attempt_result ticket_enter(struct file_queue *me, struct hf_ticket *ticket,
+                                        struct hf_grant *ret_grant, hf_error *why)
 {
     struct region_block *record;
-    enum entry entry;
+    enum attempt_result result;
     uint64_t word;
     int rc;
 
@@ -143,16 +144,16 @@ static enum entry ticket_enter(struct file_queue *me, struct hf_ticket *ticket,
     rc = hf__file_table_get(me, ticket->name, ticket->name_len, ticket->name_hash,
                             ticket->kind, ticket->limit, &record, why);
     if (rc != 0)
-        return rc == HF_EMISMATCH ? ticket_mismatch(me, ticket) : ENTRY_FAILED;
+        return rc == HF_EMISMATCH ? ticket_mismatch(me, ticket) : ATTEMPT_FAILED;
     word = hf__file_record_seize(record);
     if (record_fits(&record->record, word, ticket))
-        entry = ticket_in(me, ticket, record, word, ret_grant, why);
+        result = ticket_in(me, ticket, record, word, ret_grant, why);
     else
-        entry = ticket_wait(me, ticket, record, why);
-    me->busy = entry == ENTRY_QUEUED ? ticket_block(ticket) : 0;
+        result = ticket_wait(me, ticket, record, why);
+    me->busy = result == ATTEMPT_QUEUED ? ticket_block(ticket) : 0;
     hf__file_record_settle(me, record);
     me->busy = 0;
-    return entry;
+    return result;
 }
 
 /* ---- Attempt --------------------------------------------------------------------- */
@@ -203,9 +204,9 @@ static void answer_queued(struct file_queue *me, struct hf_ticket *ticket, bool 
 
 static void attempt_slow(struct file_queue *me, struct hf_ticket *ticket)
 {
-    struct waiter_news news = { PLACE_WAITING, { 0, 0, 0, 0 }, HF_NEVER };
+    struct waiter_news news = { ENTRY_WAITING, { 0, 0, 0, 0 }, HF_NEVER };
     struct hf_grant grant;
-    enum entry entry;
+    enum attempt_result result;
     hf_error why;
     bool again;
 
@@ -214,28 +215,28 @@ static void attempt_slow(struct file_queue *me, struct hf_ticket *ticket)
             answer_later(me, ticket, &why);
             return;
         }
-        entry = ticket_enter(me, ticket, &grant, &why);
-        if (entry == ENTRY_QUEUED) /* the holder may have left meanwhile */
+        result = ticket_enter(me, ticket, &grant, &why);
+        if (result == ATTEMPT_QUEUED) /* the holder may have left meanwhile */
             news = hf__file_waiter_advance(ticket_waiter(ticket), false);
         hf__file_guard_leave(me);
-        again = entry == ENTRY_BUSY || entry == ENTRY_MISMATCH
+        again = result == ATTEMPT_BUSY || result == ATTEMPT_MISMATCH
                     ? hf__file_peer_check(me, false)
-                    : entry == ENTRY_PREPARE;
-        if (entry == ENTRY_PREPARE && ticket_prepare(me, ticket, &why) != 0) {
+                    : result == ATTEMPT_PREPARE;
+        if (result == ATTEMPT_PREPARE && ticket_prepare(me, ticket, &why) != 0) {
             answer_failed(me, ticket, &why);
             return;
         }
     } while (again);
-    if (entry == ENTRY_QUEUED) {
+    if (result == ATTEMPT_QUEUED) {
         answer_queued(me, ticket, hf__file_waiter_answer(ticket_waiter(ticket), news));
         return;
     }
-    if (entry == ENTRY_FAILED || entry == ENTRY_MISMATCH) {
+    if (result == ATTEMPT_FAILED || result == ATTEMPT_MISMATCH) {
         answer_failed(me, ticket, &why);
         return;
     }
     hf__file_waiter_free(ticket_waiter(ticket));
-    if (entry == ENTRY_BUSY)
+    if (result == ATTEMPT_BUSY)
         me->host->ops->busy(me->host, ticket);
     else
         me->host->ops->granted(me->host, ticket, &grant);
@@ -243,11 +244,11 @@ static void attempt_slow(struct file_queue *me, struct hf_ticket *ticket)
 
 enum known { KNOWN_NOT, KNOWN_HELD, KNOWN_ANSWERED };
 
-static enum known place_known(struct file_queue *me, struct hf_ticket *ticket,
+static enum known entry_known(struct file_queue *me, struct hf_ticket *ticket,
                               struct hf_grant *ret_grant)
 {
     struct queue_waiter *waiter = ticket_waiter(ticket);
-    struct region_block *place;
+    struct region_block *entry;
     hf_error why;
 
     if (waiter && waiter->waiting) {
@@ -260,11 +261,11 @@ static enum known place_known(struct file_queue *me, struct hf_ticket *ticket,
         answer_later(me, ticket, &why);
         return KNOWN_ANSWERED;
     }
-    place = hf__file_place_find(me, ticket_block(ticket), ticket->store[2]);
-    if (place)
-        *ret_grant = hf__file_place_grant(place);
+    entry = hf__file_entry_find(me, ticket_block(ticket), ticket->store[2]);
+    if (entry)
+        *ret_grant = hf__file_entry_grant(entry);
     hf__file_guard_leave(me);
-    return place ? KNOWN_HELD : KNOWN_NOT;
+    return entry ? KNOWN_HELD : KNOWN_NOT;
 }
 
 static enum known fast_known(struct file_queue *me, struct hf_ticket *ticket,
@@ -295,8 +296,8 @@ static bool attempt_known(struct file_queue *me, struct hf_ticket *ticket)
     case TICKET_FAST:
         known = fast_known(me, ticket, &grant);
         break;
-    case TICKET_PLACE:
-        known = place_known(me, ticket, &grant);
+    case TICKET_ENTRY:
+        known = entry_known(me, ticket, &grant);
         break;
     }
     if (known == KNOWN_HELD)
@@ -331,17 +332,17 @@ static bool fast_end(struct file_queue *me, const struct hf_ticket *ticket)
     return true;
 }
 
-static bool place_end(struct file_queue *me, const struct hf_ticket *ticket)
+static bool entry_end(struct file_queue *me, const struct hf_ticket *ticket)
 {
     uint32_t index = ticket_block(ticket);
-    struct region_block *place = hf__file_place_find(me, index, ticket->store[2]);
+    struct region_block *entry = hf__file_entry_find(me, index, ticket->store[2]);
 
-    if (place)
-        hf__file_record_expire(me, block_at(me, place->place.record));
-    place = hf__file_place_find(me, index, ticket->store[2]);
-    if (!place)
+    if (entry)
+        hf__file_record_expire(me, block_at(me, entry->entry.record));
+    entry = hf__file_entry_find(me, index, ticket->store[2]);
+    if (!entry)
         return false;
-    hf__file_place_end(me, place);
+    hf__file_entry_end(me, entry);
     return true;
 }
 
@@ -355,7 +356,7 @@ static enum hf_withdrawal withdraw_slow(struct file_queue *me, struct hf_ticket 
         return mode == TICKET_OPEN ? HF_WITHDRAWN : HF_GONE;
     if (hf__file_guard_enter(me, &why) != 0)
         return HF_WITHDRAWAL_UNSENT;
-    was_there = mode == TICKET_FAST ? fast_end(me, ticket) : place_end(me, ticket);
+    was_there = mode == TICKET_FAST ? fast_end(me, ticket) : entry_end(me, ticket);
     hf__file_guard_leave(me);
     return was_there ? HF_WITHDRAWN : HF_GONE;
 }
@@ -381,19 +382,19 @@ static enum hf_renewal ticket_renew(struct file_queue *me,
                                     const struct hf_ticket *ticket,
                                     enum hf_renew_mode mode, int64_t now)
 {
-    struct region_block *place;
+    struct region_block *entry;
 
     if (ticket_mode(ticket) == TICKET_FAST)
         return hf__file_fast_held(me, ticket) ? HF_STILL_HELD : HF_RENEWAL_LOST;
     if (ticket_mode(ticket) == TICKET_OPEN)
         return HF_STILL_HELD;
-    place = hf__file_place_find(me, ticket_block(ticket), ticket->store[2]);
-    if (!place || place->place.state != PLACE_GRANTED || place->place.expires <= now)
+    entry = hf__file_entry_find(me, ticket_block(ticket), ticket->store[2]);
+    if (!entry || entry->entry.state != ENTRY_GRANTED || entry->entry.expires <= now)
         return HF_RENEWAL_LOST;
-    if (mode == HF_CHECK || !place->place.ttl)
+    if (mode == HF_CHECK || !entry->entry.ttl)
         return HF_STILL_HELD;
-    place->place.ttl = ticket->ttl_ns;
-    place->place.expires = ticket->ttl_ns ? now + ticket->ttl_ns : HF_NEVER;
+    entry->entry.ttl = ticket->ttl_ns;
+    entry->entry.expires = ticket->ttl_ns ? now + ticket->ttl_ns : HF_NEVER;
     return HF_RENEWED;
 }
 
@@ -401,11 +402,11 @@ static enum hf_renewal ticket_renew(struct file_queue *me,
  * a lease that became shorter is the one case to care about. */
 static void lease_note(struct file_queue *me, const struct hf_ticket *ticket)
 {
-    struct block_place *p = &block_at(me, ticket_block(ticket))->place;
-    struct block_record *r = &block_at(me, p->record)->record;
+    struct block_entry *e = &block_at(me, ticket_block(ticket))->entry;
+    struct block_record *r = &block_at(me, e->record)->record;
 
-    if (p->expires < r->soonest)
-        r->soonest = p->expires;
+    if (e->expires < r->soonest)
+        r->soonest = e->expires;
 }
 
 static void batch_renew(struct file_queue *me, struct hf_ticket *const *tickets,

@@ -100,7 +100,7 @@ void hf__file_waiter_free(struct queue_waiter *waiter)
 
 /* The first in line takes a free lock, or (`came`) lets it be known that it is here. */
 static void first_advance(struct file_queue *me, struct region_block *record,
-                          struct region_block *place, bool woken)
+                          struct region_block *entry, bool woken)
 {
     for (;;) {
         uint64_t word = hf__file_record_seize(record);
@@ -108,10 +108,10 @@ static void first_advance(struct file_queue *me, struct region_block *record,
 
         if (!(word & WORD_HELD))
             hf__file_record_admit(me, record);
-        if (place->place.state != PLACE_WAITING || !woken)
+        if (entry->entry.state != ENTRY_WAITING || !woken)
             break;
         if (word_swap(&record->lock_word, &word, next)) {
-            record->record.invited = block_index(me, place);
+            record->record.invited = block_index(me, entry);
             break;
         }
     }
@@ -119,12 +119,12 @@ static void first_advance(struct file_queue *me, struct region_block *record,
     hf__file_record_settle(me, record);
 }
 
-static void place_told(struct file_queue *me, struct hf_ticket *ticket,
-                       struct region_block *place)
+static void entry_told(struct file_queue *me, struct hf_ticket *ticket,
+                       struct region_block *entry)
 {
-    place->place.flags |= PLACE_TOLD;
-    if (place->place.kind == HF_LATCH) {
-        hf__file_place_end(me, place);
+    entry->entry.flags |= ENTRY_TOLD;
+    if (entry->entry.kind == HF_LATCH) {
+        hf__file_entry_end(me, entry);
         ticket_set(ticket, TICKET_OPEN, 0, 0, 0);
     }
 }
@@ -133,27 +133,27 @@ struct waiter_news hf__file_waiter_advance(struct queue_waiter *waiter, bool wok
 {
     struct file_queue *me = waiter->queue;
     uint32_t index = ticket_block(waiter->ticket);
-    struct region_block *place =
-        hf__file_place_find(me, index, waiter->ticket->store[2]);
-    struct waiter_news news = { .state = PLACE_NONE, .again = HF_NEVER };
+    struct region_block *entry =
+        hf__file_entry_find(me, index, waiter->ticket->store[2]);
+    struct waiter_news news = { .state = ENTRY_NONE, .again = HF_NEVER };
     struct region_block *record;
 
-    if (!place)
+    if (!entry)
         return news;
-    record = block_at(me, place->place.record);
+    record = block_at(me, entry->entry.record);
     me->busy = index;
     hf__file_record_expire(me, record);
-    if (place->place.state == PLACE_WAITING && record->record.first_waiting == index)
-        first_advance(me, record, place, woken);
+    if (entry->entry.state == ENTRY_WAITING && record->record.first_waiting == index)
+        first_advance(me, record, entry, woken);
     me->busy = 0;
-    news.state = (enum place_state)place->place.state;
-    if (news.state == PLACE_GRANTED) {
-        news.grant = hf__file_place_grant(place);
-        place_told(me, waiter->ticket, place);
-    } else if (news.state == PLACE_WAITING) {
+    news.state = (enum entry_state)entry->entry.state;
+    if (news.state == ENTRY_GRANTED) {
+        news.grant = hf__file_entry_grant(entry);
+        entry_told(me, waiter->ticket, entry);
+    } else if (news.state == ENTRY_WAITING) {
         if (record->record.first_waiting == index)
             news.again = record->record.soonest;
-        hf__file_peer_note(me, record, place);
+        hf__file_peer_note(me, record, entry);
     }
     return news;
 }
@@ -196,7 +196,7 @@ bool hf__file_waiter_answer(struct queue_waiter *waiter, struct waiter_news news
     struct file_queue *me = waiter->queue;
     hf_error why;
 
-    while (news.state == PLACE_WAITING && hf__file_peer_check(me, true)) {
+    while (news.state == ENTRY_WAITING && hf__file_peer_check(me, true)) {
         if (hf__file_guard_enter(me, &why) != 0) {
             hf__file_retry_soon(me);
             return false;
@@ -204,13 +204,13 @@ bool hf__file_waiter_answer(struct queue_waiter *waiter, struct waiter_news news
         news = hf__file_waiter_advance(waiter, false);
         hf__file_guard_leave(me);
     }
-    if (news.state == PLACE_WAITING)
+    if (news.state == ENTRY_WAITING)
         waiter_sleep(waiter, news.again);
-    else if (news.state == PLACE_GRANTED)
+    else if (news.state == ENTRY_GRANTED)
         waiter_granted(waiter, &news.grant);
     else
         waiter_lost(waiter);
-    return news.state != PLACE_WAITING;
+    return news.state != ENTRY_WAITING;
 }
 
 bool hf__file_waiter_check(struct queue_waiter *waiter, bool woken)
@@ -246,16 +246,16 @@ static enum hold_news fast_news(struct file_queue *me, const struct hf_ticket *t
 
 static enum hold_news hold_news(struct file_queue *me, const struct hf_ticket *ticket)
 {
-    struct region_block *place;
+    struct region_block *entry;
 
     if (ticket_mode(ticket) == TICKET_FAST)
         return fast_news(me, ticket);
-    place = hf__file_place_find(me, ticket_block(ticket), ticket->store[2]);
-    if (!place || place->place.state != PLACE_GRANTED)
+    entry = hf__file_entry_find(me, ticket_block(ticket), ticket->store[2]);
+    if (!entry || entry->entry.state != ENTRY_GRANTED)
         return HOLD_LOST;
-    if (!(place->place.flags & PLACE_REVOKED))
+    if (!(entry->entry.flags & ENTRY_REVOKED))
         return HOLD_SAME;
-    place->place.flags &= ~(uint32_t)PLACE_REVOKED;
+    entry->entry.flags &= ~(uint32_t)ENTRY_REVOKED;
     return HOLD_REVOKED;
 }
 
@@ -319,7 +319,7 @@ static struct queue_waiter *waiter_of(const struct file_queue *me, uint32_t bloc
 
     if (block >= BLOCKS_MAX)
         return NULL;
-    number = __atomic_load_n(&block_at(me, block)->place.waiter, __ATOMIC_RELAXED);
+    number = __atomic_load_n(&block_at(me, block)->entry.waiter, __ATOMIC_RELAXED);
     waiter = number < me->number_room ? me->numbers[number].waiter : NULL;
     return waiter && ticket_block(waiter->ticket) == block ? waiter : NULL;
 }

@@ -80,230 +80,230 @@ void hf__file_record_drop(struct region_block *record)
 
 /* Before `after`, or (0) at the end. */
 static void list_insert(struct file_queue *me, struct block_record *r, uint32_t after,
-                        struct region_block *place)
+                        struct region_block *entry)
 {
-    uint32_t index = block_index(me, place);
-    uint32_t prev = after ? block_at(me, after)->place.prev : r->last;
+    uint32_t index = block_index(me, entry);
+    uint32_t prev = after ? block_at(me, after)->entry.prev : r->last;
 
-    place->place.prev = prev;
-    place->next = after;
+    entry->entry.prev = prev;
+    entry->next = after;
     if (prev)
         block_at(me, prev)->next = index;
     else
         r->first = index;
     if (after)
-        block_at(me, after)->place.prev = index;
+        block_at(me, after)->entry.prev = index;
     else
         r->last = index;
     guard_step();
 }
 
 static void list_remove(struct file_queue *me, struct block_record *r,
-                        struct region_block *place)
+                        struct region_block *entry)
 {
-    uint32_t prev = place->place.prev;
+    uint32_t prev = entry->entry.prev;
 
     if (prev)
-        block_at(me, prev)->next = place->next;
+        block_at(me, prev)->next = entry->next;
     else
-        r->first = place->next;
+        r->first = entry->next;
     guard_step();
-    if (place->next)
-        block_at(me, place->next)->place.prev = prev;
+    if (entry->next)
+        block_at(me, entry->next)->entry.prev = prev;
     else
         r->last = prev;
     guard_step();
 }
 
-static void tally_drop(struct hf_tally *tally, const struct block_place *p)
+static void tally_drop(struct hf_tally *tally, const struct block_entry *e)
 {
-    if (p->kind == HF_PERMITS || p->kind == HF_EXPIRING)
-        tally->permits -= p->permits;
-    else if (p->kind == HF_READ)
+    if (e->kind == HF_PERMITS || e->kind == HF_EXPIRING)
+        tally->permits -= e->permits;
+    else if (e->kind == HF_READ)
         tally->readers--;
     else
         tally->exclusive--;
 }
 
-static void state_set(struct region_block *place, enum place_state state)
+static void state_set(struct region_block *entry, enum entry_state state)
 {
-    __atomic_store_n(&place->place.state, state, __ATOMIC_RELEASE);
+    __atomic_store_n(&entry->entry.state, state, __ATOMIC_RELEASE);
     guard_step();
 }
 
 /* A hold that changes hands keeps a token that may be older than others' here. */
-static void newest_raise(struct block_record *r, const struct block_place *p)
+static void newest_raise(struct block_record *r, const struct block_entry *e)
 {
-    uint64_t last = p->token + p->span - 1;
+    uint64_t last = e->token + e->span - 1;
 
     if (last > r->newest)
         __atomic_store_n(&r->newest, last, __ATOMIC_RELAXED);
 }
 
-static void granted_count(struct block_record *r, const struct block_place *p)
+static void granted_count(struct block_record *r, const struct block_entry *e)
 {
     r->granted++;
-    hf__tally_add(&r->tally, p->kind, p->permits);
-    if (p->expires < r->soonest)
-        r->soonest = p->expires;
+    hf__tally_add(&r->tally, e->kind, e->permits);
+    if (e->expires < r->soonest)
+        r->soonest = e->expires;
 }
 
 /* ---- Places ---------------------------------------------------------------------- */
 
-struct region_block *hf__file_place_find(const struct file_queue *me, uint32_t block,
+struct region_block *hf__file_entry_find(const struct file_queue *me, uint32_t block,
                                          uint64_t seq)
 {
-    struct region_block *place = block_at(me, block);
-    bool ours = place->type == BLOCK_PLACE && place->place.state != PLACE_NONE &&
-                place->place.seq == seq;
-    return ours ? place : NULL;
+    struct region_block *entry = block_at(me, block);
+    bool ours = entry->type == BLOCK_ENTRY && entry->entry.state != ENTRY_NONE &&
+                entry->entry.seq == seq;
+    return ours ? entry : NULL;
 }
 
-struct hf_grant hf__file_place_grant(const struct region_block *place)
+struct hf_grant hf__file_entry_grant(const struct region_block *entry)
 {
-    const struct block_place *p = &place->place;
+    const struct block_entry *e = &entry->entry;
 
     return (struct hf_grant){
-        .token = p->token,
-        .span = p->span,
-        .ttl_ns = p->ttl,
-        .since_ns = p->ttl ? p->expires - p->ttl : 0,
+        .token = e->token,
+        .span = e->span,
+        .ttl_ns = e->ttl,
+        .since_ns = e->ttl ? e->expires - e->ttl : 0,
     };
 }
 
-static void place_fill(struct file_queue *me, struct block_place *p,
-                       struct region_block *record, const struct place_wish *wish)
+static void entry_fill(struct file_queue *me, struct block_entry *e,
+                       struct region_block *record, const struct entry_init *init)
 {
-    const struct hf_ticket *ticket = wish->ticket;
+    const struct hf_ticket *ticket = init->ticket;
 
-    *p = (struct block_place){
+    *e = (struct block_entry){
         .record = block_index(me, record),
         .record_gen = word_gen(record->lock_word),
         .seq = me->region.head->next_seq++,
         .id = ticket->id,
-        .token = wish->token,
-        .expires = wish->expires,
+        .token = init->token,
+        .expires = init->expires,
         .ttl = ticket->ttl_ns,
-        .since = wish->since,
-        .span = wish->span,
-        .permits = wish->permits,
-        .kind = wish->kind,
-        .flags = ticket->flags & HF_TICKET_DETACHED ? PLACE_DETACHED : 0,
+        .since = init->since,
+        .span = init->span,
+        .permits = init->permits,
+        .kind = init->kind,
+        .flags = ticket->flags & HF_TICKET_DETACHED ? ENTRY_DETACHED : 0,
         .session = me->session,
         .session_gen = me->session_gen,
         .pid = me->pid,
     };
-    memcpy(p->note, wish->note, strnlen(wish->note, HF_NOTE_MAX));
+    memcpy(e->note, init->note, strnlen(init->note, HF_NOTE_MAX));
 }
 
-void hf__file_place_put(struct file_queue *me, struct region_block *block,
-                        struct region_block *record, const struct place_wish *wish)
+void hf__file_entry_put(struct file_queue *me, struct region_block *block,
+                        struct region_block *record, const struct entry_init *init)
 {
     struct block_record *r = &record->record;
-    struct block_place *p = &block->place;
+    struct block_entry *e = &block->entry;
 
-    place_fill(me, p, record, wish);
-    if (wish->state == PLACE_GRANTED) {
-        p->flags |= PLACE_TOLD;
-        if (p->token == 0)
-            p->token = hf__file_region_draw(&me->region, p->span);
-        newest_raise(r, p);
+    entry_fill(me, e, record, init);
+    if (init->state == ENTRY_GRANTED) {
+        e->flags |= ENTRY_TOLD;
+        if (e->token == 0)
+            e->token = hf__file_region_draw(&me->region, e->span);
+        newest_raise(r, e);
     }
-    __atomic_store_n(&block->type, BLOCK_PLACE, __ATOMIC_RELEASE);
+    __atomic_store_n(&block->type, BLOCK_ENTRY, __ATOMIC_RELEASE);
     guard_step();
-    state_set(block, wish->state);
+    state_set(block, init->state);
     me->held++;
-    if (wish->state == PLACE_GRANTED) {
+    if (init->state == ENTRY_GRANTED) {
         list_insert(me, r, r->first_waiting, block);
-        granted_count(r, p);
+        granted_count(r, e);
         return;
     }
     list_insert(me, r, 0, block);
     if (!r->first_waiting)
         r->first_waiting = block_index(me, block);
     r->waiting++;
-    r->strict += !kind_passes(p->kind);
+    r->strict += !kind_passes(e->kind);
 }
 
-static void waiting_uncount(struct block_record *r, struct region_block *place,
+static void waiting_uncount(struct block_record *r, struct region_block *entry,
                             uint32_t index)
 {
     if (r->first_waiting == index)
-        r->first_waiting = place->next;
+        r->first_waiting = entry->next;
     r->waiting--;
-    r->strict -= !kind_passes(place->place.kind);
+    r->strict -= !kind_passes(entry->entry.kind);
 }
 
-void hf__file_place_remove(struct file_queue *me, struct region_block *place)
+void hf__file_entry_remove(struct file_queue *me, struct region_block *entry)
 {
-    struct block_place *p = &place->place;
-    struct block_record *r = &block_at(me, p->record)->record;
-    bool granted = p->state == PLACE_GRANTED;
+    struct block_entry *e = &entry->entry;
+    struct block_record *r = &block_at(me, e->record)->record;
+    bool granted = e->state == ENTRY_GRANTED;
 
-    state_set(place, PLACE_NONE);
-    list_remove(me, r, place);
+    state_set(entry, ENTRY_NONE);
+    list_remove(me, r, entry);
     if (granted) {
         r->granted--;
-        tally_drop(&r->tally, p);
+        tally_drop(&r->tally, e);
         if (r->granted == 0)
             r->soonest = HF_NEVER;
     } else {
-        waiting_uncount(r, place, block_index(me, place));
+        waiting_uncount(r, entry, block_index(me, entry));
     }
-    if (p->session == me->session && p->session_gen == me->session_gen)
+    if (e->session == me->session && e->session_gen == me->session_gen)
         me->held--;
-    hf__file_table_free(me, place);
+    hf__file_table_free(me, entry);
 }
 
-static void place_wake(struct file_queue *me, uint32_t index)
+static void entry_wake(struct file_queue *me, uint32_t index)
 {
     if (index)
-        hf__file_peer_wake(me, block_at(me, index)->place.session, index);
+        hf__file_peer_wake(me, block_at(me, index)->entry.session, index);
 }
 
-void hf__file_place_end(struct file_queue *me, struct region_block *place)
+void hf__file_entry_end(struct file_queue *me, struct region_block *entry)
 {
-    struct region_block *record = block_at(me, place->place.record);
-    uint32_t behind = place->place.state == PLACE_WAITING ? place->next : 0;
+    struct region_block *record = block_at(me, entry->entry.record);
+    uint32_t behind = entry->entry.state == ENTRY_WAITING ? entry->next : 0;
 
     hf__file_record_seize(record);
-    hf__file_place_remove(me, place);
-    place_wake(me, behind);
+    hf__file_entry_remove(me, entry);
+    entry_wake(me, behind);
     hf__file_record_settle(me, record);
 }
 
-static bool place_has_owner(const struct file_queue *me, const struct block_place *p)
+static bool entry_has_owner(const struct file_queue *me, const struct block_entry *e)
 {
-    return me->region.sessions[p->session].gen == p->session_gen;
+    return me->region.sessions[e->session].gen == e->session_gen;
 }
 
-void hf__file_place_lose(struct file_queue *me, struct region_block *place)
+void hf__file_entry_lose(struct file_queue *me, struct region_block *entry)
 {
-    uint32_t session = place->place.session;
-    bool owned = place_has_owner(me, &place->place);
+    uint32_t session = entry->entry.session;
+    bool owned = entry_has_owner(me, &entry->entry);
 
-    hf__file_place_end(me, place);
+    hf__file_entry_end(me, entry);
     if (owned)
         hf__file_peer_wake(me, session, 0);
 }
 
 /* ---- Admission ------------------------------------------------------------------- */
 
-static void place_grant(struct file_queue *me, struct block_record *r,
-                        struct region_block *place)
+static void entry_grant(struct file_queue *me, struct block_record *r,
+                        struct region_block *entry)
 {
-    struct block_place *p = &place->place;
+    struct block_entry *e = &entry->entry;
 
-    p->token = hf__file_region_draw(&me->region, p->span);
-    newest_raise(r, p);
-    p->since = hf__now_coarse();
-    p->expires = p->ttl ? queue_now(me) + p->ttl : HF_NEVER;
+    e->token = hf__file_region_draw(&me->region, e->span);
+    newest_raise(r, e);
+    e->since = hf__now_coarse();
+    e->expires = e->ttl ? queue_now(me) + e->ttl : HF_NEVER;
     guard_step();
-    state_set(place, PLACE_GRANTED);
-    waiting_uncount(r, place, block_index(me, place));
-    granted_count(r, p);
+    state_set(entry, ENTRY_GRANTED);
+    waiting_uncount(r, entry, block_index(me, entry));
+    granted_count(r, e);
     guard_step();
-    place_wake(me, block_index(me, place));
+    entry_wake(me, block_index(me, entry));
 }
 
 /* With several holders the new first in line has to watch all of them, not only the one
@@ -314,20 +314,20 @@ void hf__file_record_admit(struct file_queue *me, struct region_block *record)
     uint32_t first = r->first_waiting;
 
     while (r->first_waiting) {
-        struct region_block *place = block_at(me, r->first_waiting);
-        if (hf__admit(&r->tally, place->place.kind, place->place.permits, r->limit) !=
+        struct region_block *entry = block_at(me, r->first_waiting);
+        if (hf__admit(&r->tally, entry->entry.kind, entry->entry.permits, r->limit) !=
             HF_IN)
             break;
-        place_grant(me, r, place);
+        entry_grant(me, r, entry);
     }
     if (r->first_waiting != first && r->granted > 1)
-        place_wake(me, r->first_waiting);
+        entry_wake(me, r->first_waiting);
 }
 
 void hf__file_record_open(struct file_queue *me, struct region_block *record)
 {
     while (record->record.first_waiting)
-        place_grant(me, &record->record, block_at(me, record->record.first_waiting));
+        entry_grant(me, &record->record, block_at(me, record->record.first_waiting));
 }
 
 static uint64_t queue_flags(struct block_record *r, uint64_t word)
@@ -358,7 +358,7 @@ static void settle_slow(struct file_queue *me, struct region_block *record,
         word_store(&record->lock_word, word_base(word));
     } else {
         if (!(flags & WORD_INVITED))
-            place_wake(me, r->first_waiting);
+            entry_wake(me, r->first_waiting);
         r->invited = r->first_waiting;
         guard_step();
         word_store(&record->lock_word, word_base(word) | WORD_WAIT | WORD_INVITED);
@@ -391,12 +391,12 @@ static struct region_block *lease_over(struct file_queue *me, struct block_recor
 
     r->soonest = HF_NEVER;
     for (uint32_t i = 0; i < r->granted; i++) {
-        struct region_block *place = block_at(me, index);
-        if (place->place.expires <= now)
-            return place;
-        if (place->place.expires < r->soonest)
-            r->soonest = place->place.expires;
-        index = place->next;
+        struct region_block *entry = block_at(me, index);
+        if (entry->entry.expires <= now)
+            return entry;
+        if (entry->entry.expires < r->soonest)
+            r->soonest = entry->entry.expires;
+        index = entry->next;
     }
     return NULL;
 }
@@ -404,13 +404,13 @@ static struct region_block *lease_over(struct file_queue *me, struct block_recor
 void hf__file_record_expire(struct file_queue *me, struct region_block *record)
 {
     struct block_record *r = &record->record;
-    struct region_block *place;
+    struct region_block *entry;
 
     if (r->soonest == HF_NEVER)
         return;
     int64_t now = queue_now(me);
     if (r->soonest > now)
         return;
-    while ((place = lease_over(me, r, now)))
-        hf__file_place_lose(me, place);
+    while ((entry = lease_over(me, r, now)))
+        hf__file_entry_lose(me, entry);
 }
