@@ -269,7 +269,7 @@ void hf__file_entry_end(struct file_queue *me, struct region_block *entry)
     hf__file_record_seize(record);
     hf__file_entry_remove(me, entry);
     entry_wake(me, behind);
-    hf__file_record_settle(me, record);
+    hf__file_record_update(me, record);
 }
 
 static bool entry_has_owner(const struct file_queue *me, const struct block_entry *e)
@@ -341,7 +341,7 @@ static uint64_t queue_flags(struct block_record *r, uint64_t word)
     return word & WORD_QUEUE;
 }
 
-static void settle_slow(struct file_queue *me, struct region_block *record,
+static void update_slow(struct file_queue *me, struct region_block *record,
                         uint64_t word)
 {
     struct block_record *r = &record->record;
@@ -366,12 +366,12 @@ static void settle_slow(struct file_queue *me, struct region_block *record,
     guard_step();
 }
 
-void hf__file_record_settle(struct file_queue *me, struct region_block *record)
+void hf__file_record_update(struct file_queue *me, struct region_block *record)
 {
     for (;;) {
         uint64_t word = hf__file_record_seize(record);
         if (!(word & WORD_HELD)) {
-            settle_slow(me, record, word);
+            update_slow(me, record, word);
             return;
         }
         uint64_t next = (word & ~WORD_QUEUE) | queue_flags(&record->record, word);

@@ -81,7 +81,7 @@ int hf__file_queue_latch_set(struct file_queue *me, struct hf_request *request,
         return rc;
     hf__file_record_seize(record); /* not to be taken for an idle one */
     rc = latch_begin(me, &record->record, request, why);
-    hf__file_record_settle(me, record);
+    hf__file_record_update(me, record);
     return rc;
 }
 
@@ -130,6 +130,6 @@ int hf__file_queue_latch_down(struct file_queue *me, struct hf_request *request,
     ids_put(me, r, request);
     if (r->left == 0)
         hf__file_record_open(me, record);
-    hf__file_record_settle(me, record);
+    hf__file_record_update(me, record);
     return 0;
 }

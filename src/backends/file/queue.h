@@ -234,7 +234,7 @@ uint64_t hf__file_record_seize(struct region_block *record);
 uint64_t hf__file_record_freeze(struct region_block *record);
 
 /* After every change: passes the lock on, and sets the word. */
-void hf__file_record_settle(struct file_queue *me, struct region_block *record);
+void hf__file_record_update(struct file_queue *me, struct region_block *record);
 
 /* Lets in waiting places, in order; the word is SLOW. */
 void hf__file_record_admit(struct file_queue *me, struct region_block *record);

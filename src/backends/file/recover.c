@@ -213,7 +213,7 @@ static void free_list_make(struct file_queue *me)
     }
 }
 
-static void records_settle(struct file_queue *me)
+static void records_update(struct file_queue *me)
 {
     for (uint32_t i = 1; i < me->region.head->high_water; i++) {
         struct region_block *block = block_at(me, i);
@@ -221,7 +221,7 @@ static void records_settle(struct file_queue *me)
             continue;
         if (block->record.granted)
             hf__file_record_drop(block);
-        hf__file_record_settle(me, block);
+        hf__file_record_update(me, block);
     }
 }
 
@@ -235,7 +235,7 @@ void hf__file_guard_recover(struct file_queue *me)
         if (block_at(me, i)->type == BLOCK_RECORD)
             record_count(me, &block_at(me, i)->record);
     free_list_make(me);
-    records_settle(me);
+    records_update(me);
     for (uint32_t i = 0; i < SESSION_COUNT; i++)
         if (me->region.sessions[i].state == SESSION_USED)
             hf__file_peer_wake(me, i, 0);

@@ -54,7 +54,7 @@ static bool fast_evict(struct file_queue *me, struct region_block *record,
         hf__file_eviction_note(me, &hold.id);
         hf__file_record_drop(record);
     }
-    hf__file_record_settle(me, record);
+    hf__file_record_update(me, record);
     if (ours)
         hf__file_peer_wake(me, hold.session, 0);
     return ours;
@@ -168,7 +168,7 @@ static int fast_downgrade(struct file_queue *me, struct hf_ticket *ticket,
              : hf__fail_code(why, HF_ELOST);
     if (rc == 0)
         me->held--;
-    hf__file_record_settle(me, record);
+    hf__file_record_update(me, record);
     return rc;
 }
 
@@ -202,7 +202,7 @@ int hf__file_queue_downgrade(struct file_queue *me, struct hf_request *request,
     guard_step();
     record->record.tally.exclusive--;
     record->record.tally.readers++;
-    hf__file_record_settle(me, record);
+    hf__file_record_update(me, record);
     return 0;
 }
 
@@ -220,7 +220,7 @@ static int fast_adopt(struct file_queue *me, struct region_block *record,
         hold.span = 1;
         rc = fast_move(me, record, &hold, hold.kind, request->ticket, why);
     }
-    hf__file_record_settle(me, record);
+    hf__file_record_update(me, record);
     if (rc == 0)
         hf__file_peer_wake(me, hold.session, 0);
     return rc;

@@ -153,7 +153,7 @@ static void blocks_reap(struct file_queue *me, uint32_t session, uint32_t gen)
         } else if (block->type == BLOCK_RECORD && (word & WORD_HELD) &&
                    word_session(word) == session) {
             hf__file_record_drop(block);
-            hf__file_record_settle(me, block);
+            hf__file_record_update(me, block);
         }
     }
 }

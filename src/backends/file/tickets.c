@@ -151,7 +151,7 @@ static enum attempt_result ticket_enter(struct file_queue *me, struct hf_ticket 
     else
         result = ticket_wait(me, ticket, record, why);
     me->busy = result == ATTEMPT_QUEUED ? ticket_block(ticket) : 0;
-    hf__file_record_settle(me, record);
+    hf__file_record_update(me, record);
     me->busy = 0;
     return result;
 }
@@ -328,7 +328,7 @@ static bool fast_end(struct file_queue *me, const struct hf_ticket *ticket)
     if (!hf__file_fast_held(me, ticket))
         return false;
     hf__file_record_drop(record);
-    hf__file_record_settle(me, record);
+    hf__file_record_update(me, record);
     return true;
 }
 

@@ -116,7 +116,7 @@ static void first_advance(struct file_queue *me, struct region_block *record,
         }
     }
     guard_step();
-    hf__file_record_settle(me, record);
+    hf__file_record_update(me, record);
 }
 
 static void entry_told(struct file_queue *me, struct hf_ticket *ticket,
