@@ -28,9 +28,9 @@ bool hf__file_fast_read(const struct region_block *record, struct fast_hold *ret
 {
     const struct block_record *r = &record->record;
     uint64_t word = word_load(&record->lock_word);
-    uint32_t turn = __atomic_load_n(&r->turn, __ATOMIC_ACQUIRE);
+    uint32_t serial = __atomic_load_n(&r->serial, __ATOMIC_ACQUIRE);
 
-    if (!(word & WORD_HELD) || turn != word_turn(word))
+    if (!(word & WORD_HELD) || serial != word_serial(word))
         return false;
     *ret_hold = (struct fast_hold){
         .token = __atomic_load_n(&r->token, __ATOMIC_ACQUIRE),

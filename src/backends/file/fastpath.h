@@ -63,7 +63,7 @@ static inline void fast_publish(struct file_queue *me, struct region_block *reco
     __atomic_store_n(&r->since, hf__now_coarse(), __ATOMIC_RELEASE);
     __atomic_store_n(&r->span, span, __ATOMIC_RELEASE);
     __atomic_store_n(&r->kind, ticket->kind, __ATOMIC_RELEASE);
-    __atomic_store_n(&r->turn, word_turn(word), __ATOMIC_RELEASE);
+    __atomic_store_n(&r->serial, word_serial(word), __ATOMIC_RELEASE);
     ticket_set(ticket, TICKET_FAST, block_index(me, record), word, token);
     me->held++;
 }
@@ -77,7 +77,7 @@ static inline void fast_publish(struct file_queue *me, struct region_block *reco
 static inline uint64_t hint_of(uint32_t block, uint64_t word)
 {
     return (word & ~(uint64_t)UINT32_MAX) | (uint64_t)block << 12 |
-           word_turn(word) >> 8;
+           word_serial(word) >> 8;
 }
 
 static inline uint32_t hint_block(uint64_t hint)

@@ -30,8 +30,8 @@
 #define WORD_INVITED UINT64_C(8)
 #define WORD_IMPATIENT UINT64_C(16)
 
-#define WORD_TURN UINT64_C(0x000fff00)
-#define WORD_TURN_ONE UINT64_C(0x00000100)
+#define WORD_SERIAL UINT64_C(0x000fff00)
+#define WORD_SERIAL_ONE UINT64_C(0x00000100)
 #define WORD_SESSION UINT64_C(0xfff00000)
 #define WORD_SESSION_SHIFT 20
 #define WORD_GEN_SHIFT 32
@@ -48,9 +48,9 @@ static inline uint32_t word_session(uint64_t word)
     return (uint32_t)((word & WORD_SESSION) >> WORD_SESSION_SHIFT);
 }
 
-static inline uint32_t word_turn(uint64_t word)
+static inline uint32_t word_serial(uint64_t word)
 {
-    return (uint32_t)(word & WORD_TURN);
+    return (uint32_t)(word & WORD_SERIAL);
 }
 
 /* The word without holder and flags. */
@@ -62,8 +62,8 @@ static inline uint64_t word_base(uint64_t word)
 /* The next turn, held by `session`; flags of the queue stay. */
 static inline uint64_t word_taken(uint64_t word, uint32_t session)
 {
-    uint64_t turn = (word + WORD_TURN_ONE) & WORD_TURN;
-    return (word & ~WORD_TURN & ~WORD_SESSION & ~WORD_SLOW) | turn |
+    uint64_t serial = (word + WORD_SERIAL_ONE) & WORD_SERIAL;
+    return (word & ~WORD_SERIAL & ~WORD_SESSION & ~WORD_SLOW) | serial |
            (uint64_t)session << WORD_SESSION_SHIFT | WORD_HELD;
 }
 

@@ -118,7 +118,7 @@ struct block_record {
     int64_t since;
     uint32_t span;
     int32_t kind;
-    uint32_t turn;
+    uint32_t serial;
     uint32_t hash;
     uint64_t revoked; /* token of the quick hold that was asked to let go */
     uint64_t newest;  /* the largest number granted here; a fresh one is larger */

@@ -242,7 +242,7 @@ static int record_make(struct file_queue *me, const char *name, uint32_t len,
         .more = more,
         .name_len = (uint16_t)len,
         .soonest = HF_NEVER,
-        .turn = UINT32_MAX,
+        .serial = UINT32_MAX,
         .newest = hf__file_region_newest(&me->region),
     };
     memcpy(record->record.name, name, part_of(len, NAME_INLINE));
@@ -290,7 +290,7 @@ static void cell_look(struct file_queue *me, struct region_block *record)
 }
 
 /* Puts a record that nobody uses to another use, under a new generation. */
-static bool record_turn(struct file_queue *me, struct region_block *record, int family)
+static bool record_reuse(struct file_queue *me, struct region_block *record, int family)
 {
     uint64_t word = word_load(&record->lock_word);
     uint64_t fresh = (uint64_t)(word_gen(word) + 1) << WORD_GEN_SHIFT;
@@ -303,7 +303,7 @@ static bool record_turn(struct file_queue *me, struct region_block *record, int 
     record->record.ids = 0;
     guard_step();
     chain_free(me, ids);
-    record->record.turn = UINT32_MAX;
+    record->record.serial = UINT32_MAX;
     record->record.family = (uint8_t)family;
     guard_step();
     return true;
@@ -322,7 +322,7 @@ int hf__file_table_get(struct file_queue *me, const char *name, uint32_t len,
         return why->code;
     if (record->record.family != family) {
         cell_look(me, record);
-        if (!record_turn(me, record, family))
+        if (!record_reuse(me, record, family))
             return record_mismatch(&record->record, family, limit, why);
     }
     if (family_limited(family) && record->record.limit != limit) {
