@@ -325,10 +325,10 @@ static int cell_store(struct file_queue *me, struct hf_request *request,
         if (rc != 0)
             return rc;
     }
-    rc = hf__file_guard_enter(me, why);
+    rc = hf__file_guard_lock(me, why);
     if (rc == 0) {
         rc = cell_replace(me, request, tmp, &head, cell, &fd, why);
-        hf__file_guard_leave(me);
+        hf__file_guard_unlock(me);
     }
     if (fd >= 0) {
         fdatasync(fd);

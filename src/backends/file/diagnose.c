@@ -480,7 +480,7 @@ static int blocks_count(struct file_queue *me, struct dir_facts *facts, hf_error
     uint32_t end = 2;
 
     for (uint32_t from = 1; from < end; from += PART) {
-        int rc = hf__file_guard_enter(me, why);
+        int rc = hf__file_guard_lock(me, why);
         if (rc != 0)
             return rc;
         end = head->high_water;
@@ -488,7 +488,7 @@ static int blocks_count(struct file_queue *me, struct dir_facts *facts, hf_error
             block_count(block_at(me, i), facts);
         facts->blocks = end - 1 - head->free_count;
         facts->cells = head->cells;
-        hf__file_guard_leave(me);
+        hf__file_guard_unlock(me);
     }
     return 0;
 }

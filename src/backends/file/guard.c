@@ -81,48 +81,48 @@ static int lock_now(pthread_mutex_t *guard)
 }
 
 /* The process inside. `stopped`: why it cannot run, or NULL if nothing is known. */
-struct inside {
+struct owner {
     int32_t pid; /* 0: not known */
     bool here;   /* in our pid namespace */
     const char *stopped;
 };
 
-static struct inside guard_inside(const struct file_queue *me)
+static struct owner guard_owner(const struct file_queue *me)
 {
     const struct region_head *head = me->region.head;
     uint64_t space = __atomic_load_n(&head->guard_space, __ATOMIC_RELAXED);
-    struct inside inside = {
+    struct owner owner = {
         .pid = __atomic_load_n(&head->guard_pid, __ATOMIC_RELAXED),
         .here = space && space == me->space,
     };
 
-    if (inside.pid && inside.here)
-        inside.stopped = hf__file_stopped(inside.pid);
-    return inside;
+    if (owner.pid && owner.here)
+        owner.stopped = hf__file_stopped(owner.pid);
+    return owner;
 }
 
-static int guard_fail(struct file_queue *me, const struct inside *inside, hf_error *why)
+static int guard_fail(struct file_queue *me, const struct owner *owner, hf_error *why)
 {
-    const char *where = inside->here ? "" : " of another pid namespace";
+    const char *where = owner->here ? "" : " of another pid namespace";
 
-    me->guard_stopped = inside->stopped != NULL;
-    if (inside->stopped)
+    me->guard_stopped = owner->stopped != NULL;
+    if (owner->stopped)
         return hf__fail(why, HF_EUNREACHABLE,
                         "process %d is %s in the middle of a change to the state file: "
                         "let it go on, or kill it",
-                        inside->pid, inside->stopped);
-    if (inside->pid)
+                        owner->pid, owner->stopped);
+    if (owner->pid)
         return hf__fail(why, HF_EUNREACHABLE,
                         "process %d%s has not finished its change to the state file "
                         "yet: the host is too busy, or keeps it from running",
-                        inside->pid, where);
+                        owner->pid, where);
     return hf__fail(why, HF_EUNREACHABLE,
                     "the state file was in use all the time: the host is too busy");
 }
 
 /* In slices, so that a stopped owner is found out. Twice, because one that goes on and
  * leaves at that moment is none. */
-static int lock_patiently(struct file_queue *me, struct inside *ret_inside)
+static int lock_patiently(struct file_queue *me, struct owner *ret_owner)
 {
     int64_t slice = me->guard_stopped && !me->open_until ? SHORT_NS : SLICE_NS;
     int32_t stopped = 0;
@@ -132,25 +132,25 @@ static int lock_patiently(struct file_queue *me, struct inside *ret_inside)
 
         if (sys != ETIMEDOUT)
             return sys;
-        *ret_inside = guard_inside(me);
-        if (ret_inside->stopped && stopped == ret_inside->pid)
+        *ret_owner = guard_owner(me);
+        if (ret_owner->stopped && stopped == ret_owner->pid)
             break;
-        stopped = ret_inside->stopped ? ret_inside->pid : 0;
+        stopped = ret_owner->stopped ? ret_owner->pid : 0;
     } while (hf__now() < me->open_until);
     return ETIMEDOUT;
 }
 
-int hf__file_guard_enter(struct file_queue *me, hf_error *why)
+int hf__file_guard_lock(struct file_queue *me, hf_error *why)
 {
     struct region_head *head = me->region.head;
     int sys = lock_now(&head->guard);
 
     if (sys == ETIMEDOUT) {
-        struct inside inside = { 0, false, NULL };
+        struct owner owner = { 0, false, NULL };
 
-        sys = lock_patiently(me, &inside);
+        sys = lock_patiently(me, &owner);
         if (sys == ETIMEDOUT)
-            return guard_fail(me, &inside, why);
+            return guard_fail(me, &owner, why);
     }
     if (sys != 0 && sys != EOWNERDEAD)
         return hf__fail_sys(why, HF_ECORRUPT, sys, "the guard of the state file");
@@ -165,7 +165,7 @@ int hf__file_guard_enter(struct file_queue *me, hf_error *why)
     return 0;
 }
 
-void hf__file_guard_leave(struct file_queue *me)
+void hf__file_guard_unlock(struct file_queue *me)
 {
     struct region_head *head = me->region.head;
 

@@ -11,8 +11,8 @@ struct file_queue;
 /* 0, or HF_EUNREACHABLE if somebody stays inside (me->guard_stopped: he cannot go on),
  * or HF_ECORRUPT. After an error nothing has happened. Waits for up to 50 ms, for 5 ms
  * if the last wait was in vain, and in open() for as long as a request may take. */
-int hf__file_guard_enter(struct file_queue *me, hf_error *why);
-void hf__file_guard_leave(struct file_queue *me);
+int hf__file_guard_lock(struct file_queue *me, hf_error *why);
+void hf__file_guard_unlock(struct file_queue *me);
 
 /* Makes everything that is derived from blocks anew, lets in whom it can, and wakes
  * everybody. In the guard. */

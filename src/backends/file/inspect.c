@@ -167,7 +167,7 @@ static int see_one(struct sights *sights, hf_error *why)
     struct file_queue *me = sights->me;
     const struct hf_request *request = sights->request;
     struct region_block *record;
-    int rc = hf__file_guard_enter(me, why);
+    int rc = hf__file_guard_lock(me, why);
 
     if (rc != 0)
         return rc;
@@ -175,7 +175,7 @@ static int see_one(struct sights *sights, hf_error *why)
         hf__file_table_find(me, request->name, request->name_len, request->name_hash);
     if (record)
         record_see(sights, record);
-    hf__file_guard_leave(me);
+    hf__file_guard_unlock(me);
     sights_tell(sights);
     return 0;
 }
@@ -184,7 +184,7 @@ static int see_part(struct sights *sights, uint32_t from, uint32_t *ret_next,
                     hf_error *why)
 {
     struct file_queue *me = sights->me;
-    int rc = hf__file_guard_enter(me, why);
+    int rc = hf__file_guard_lock(me, why);
     uint32_t end;
 
     if (rc != 0)
@@ -195,7 +195,7 @@ static int see_part(struct sights *sights, uint32_t from, uint32_t *ret_next,
         if (block_at(me, i)->type == BLOCK_RECORD &&
             name_begins(sights, block_at(me, i)))
             record_see(sights, block_at(me, i));
-    hf__file_guard_leave(me);
+    hf__file_guard_unlock(me);
     sights_tell(sights);
     return 0;
 }

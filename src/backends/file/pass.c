@@ -41,10 +41,10 @@ bool hf__file_queue_pass(void *session, struct hf_ticket *ticket, uint64_t token
     hf_error why;
 
     if ((mode != TICKET_FAST && mode != TICKET_ENTRY) ||
-        hf__file_guard_enter(me, &why) != 0)
+        hf__file_guard_lock(me, &why) != 0)
         return false;
     bool passed = mode == TICKET_FAST ? fast_pass(me, ticket, token)
                                       : entry_pass(me, ticket, token);
-    hf__file_guard_leave(me);
+    hf__file_guard_unlock(me);
     return passed;
 }

@@ -196,12 +196,12 @@ static void process_ended(void *arg, uint32_t events)
         return; /* meant for an older descriptor with the same number */
     me->host->ops->remove_fd(me->host, peer->process);
     peer->in_loop = false;
-    if (hf__file_guard_enter(me, &why) != 0) {
+    if (hf__file_guard_lock(me, &why) != 0) {
         hf__file_retry_soon(me);
         return;
     }
     dead_reap(me, &dead, 1);
-    hf__file_guard_leave(me);
+    hf__file_guard_unlock(me);
 }
 
 enum process_answer { PROCESS_LIVES, PROCESS_DEAD, PROCESS_UNKNOWN };
@@ -305,11 +305,11 @@ bool hf__file_peer_check(struct file_queue *me, bool stay)
     me->target_count = 0;
     if (count == 0)
         return false;
-    if (hf__file_guard_enter(me, &why) != 0) {
+    if (hf__file_guard_lock(me, &why) != 0) {
         hf__file_retry_soon(me);
         return false;
     }
     dead_reap(me, me->targets, count);
-    hf__file_guard_leave(me);
+    hf__file_guard_unlock(me);
     return true;
 }

@@ -170,11 +170,11 @@ static int queue_run(struct file_queue *me, struct hf_request *request, hf_error
         return hf__fail_code(why, HF_EUNSUPPORTED);
     if (!verbs[verb].guarded)
         return verbs[verb].run(me, request, why);
-    rc = hf__file_guard_enter(me, why);
+    rc = hf__file_guard_lock(me, why);
     if (rc != 0)
         return rc;
     rc = verbs[verb].run(me, request, why);
-    hf__file_guard_leave(me);
+    hf__file_guard_unlock(me);
     return rc;
 }
 

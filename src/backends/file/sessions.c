@@ -199,12 +199,12 @@ void hf__file_sessions_sweep(struct file_queue *me)
     uint32_t count = sessions_unlocked(me, unlocked);
     hf_error why;
 
-    if (count == 0 || hf__file_guard_enter(me, &why) != 0)
+    if (count == 0 || hf__file_guard_lock(me, &why) != 0)
         return;
     for (uint32_t i = 0; i < count; i++)
         if (session_unlocked(me, unlocked[i]))
             hf__file_session_reap(me, unlocked[i]);
-    hf__file_guard_leave(me);
+    hf__file_guard_unlock(me);
 }
 
 /* ---- Claiming and leaving -------------------------------------------------------- */
@@ -289,11 +289,11 @@ int hf__file_session_register(struct file_queue *me, hf_error *why)
     if (rc != 0)
         return rc;
     hf__file_sessions_sweep(me);
-    rc = hf__file_guard_enter(me, why);
+    rc = hf__file_guard_lock(me, why);
     if (rc != 0)
         return rc;
     rc = session_take(me, why);
-    hf__file_guard_leave(me);
+    hf__file_guard_unlock(me);
     return rc;
 }
 
@@ -339,10 +339,10 @@ void hf__file_session_unregister(struct file_queue *me)
 
     if (me->session == SESSION_COUNT)
         return;
-    if (hf__file_guard_enter(me, &why) == 0) {
+    if (hf__file_guard_lock(me, &why) == 0) {
         hf__file_session_reap(me, me->session);
         traces_remove(me);
-        hf__file_guard_leave(me);
+        hf__file_guard_unlock(me);
     } else {
         session_abandon(me);
     }

@@ -211,14 +211,14 @@ static void attempt_slow(struct file_queue *me, struct hf_ticket *ticket)
     bool again;
 
     do {
-        if (hf__file_guard_enter(me, &why) != 0) {
+        if (hf__file_guard_lock(me, &why) != 0) {
             answer_later(me, ticket, &why);
             return;
         }
         result = ticket_enter(me, ticket, &grant, &why);
         if (result == ATTEMPT_QUEUED) /* the holder may have left meanwhile */
             news = hf__file_waiter_advance(ticket_waiter(ticket), false);
-        hf__file_guard_leave(me);
+        hf__file_guard_unlock(me);
         again = result == ATTEMPT_BUSY || result == ATTEMPT_MISMATCH
                     ? hf__file_peer_check(me, false)
                     : result == ATTEMPT_PREPARE;
@@ -257,14 +257,14 @@ static enum known entry_known(struct file_queue *me, struct hf_ticket *ticket,
         me->thorough = false;
         return KNOWN_ANSWERED;
     }
-    if (hf__file_guard_enter(me, &why) != 0) {
+    if (hf__file_guard_lock(me, &why) != 0) {
         answer_later(me, ticket, &why);
         return KNOWN_ANSWERED;
     }
     entry = hf__file_entry_find(me, ticket_block(ticket), ticket->store[2]);
     if (entry)
         *ret_grant = hf__file_entry_grant(entry);
-    hf__file_guard_leave(me);
+    hf__file_guard_unlock(me);
     return entry ? KNOWN_HELD : KNOWN_NOT;
 }
 
@@ -354,10 +354,10 @@ static enum hf_withdrawal withdraw_slow(struct file_queue *me, struct hf_ticket 
 
     if (mode == TICKET_NONE || mode == TICKET_OPEN)
         return mode == TICKET_OPEN ? HF_WITHDRAWN : HF_GONE;
-    if (hf__file_guard_enter(me, &why) != 0)
+    if (hf__file_guard_lock(me, &why) != 0)
         return HF_WITHDRAWAL_UNSENT;
     was_there = mode == TICKET_FAST ? fast_end(me, ticket) : entry_end(me, ticket);
-    hf__file_guard_leave(me);
+    hf__file_guard_unlock(me);
     return was_there ? HF_WITHDRAWN : HF_GONE;
 }
 
@@ -415,18 +415,18 @@ static void batch_renew(struct file_queue *me, struct hf_ticket *const *tickets,
     enum hf_renewal answers[RENEW_BATCH];
     int64_t now = queue_now(me);
     hf_error why;
-    bool entered = hf__file_guard_enter(me, &why) == 0;
+    bool locked = hf__file_guard_lock(me, &why) == 0;
 
     for (size_t i = 0; i < count; i++) {
         answers[i] =
-            entered ? ticket_renew(me, tickets[i], mode, now) : HF_RENEWAL_UNKNOWN;
+            locked ? ticket_renew(me, tickets[i], mode, now) : HF_RENEWAL_UNKNOWN;
         if (answers[i] == HF_RENEWED)
             lease_note(me, tickets[i]);
         if (answers[i] == HF_RENEWAL_LOST)
             hf__file_eviction_tell(me, tickets[i]);
     }
-    if (entered)
-        hf__file_guard_leave(me);
+    if (locked)
+        hf__file_guard_unlock(me);
     for (size_t i = 0; i < count; i++)
         me->host->ops->renewed(me->host, tickets[i], answers[i], NULL);
 }

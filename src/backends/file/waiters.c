@@ -197,12 +197,12 @@ bool hf__file_waiter_answer(struct queue_waiter *waiter, struct waiter_news news
     hf_error why;
 
     while (news.state == ENTRY_WAITING && hf__file_peer_check(me, true)) {
-        if (hf__file_guard_enter(me, &why) != 0) {
+        if (hf__file_guard_lock(me, &why) != 0) {
             hf__file_retry_soon(me);
             return false;
         }
         news = hf__file_waiter_advance(waiter, false);
-        hf__file_guard_leave(me);
+        hf__file_guard_unlock(me);
     }
     if (news.state == ENTRY_WAITING)
         waiter_sleep(waiter, news.again);
@@ -219,12 +219,12 @@ bool hf__file_waiter_check(struct queue_waiter *waiter, bool woken)
     struct waiter_news news;
     hf_error why;
 
-    if (hf__file_guard_enter(me, &why) != 0) {
+    if (hf__file_guard_lock(me, &why) != 0) {
         hf__file_retry_soon(me);
         return false;
     }
     news = hf__file_waiter_advance(waiter, woken);
-    hf__file_guard_leave(me);
+    hf__file_guard_unlock(me);
     return hf__file_waiter_answer(waiter, news);
 }
 
@@ -266,14 +266,14 @@ void hf__file_waiter_check_hold(struct queue_waiter *waiter)
     enum hold_news news;
     hf_error why;
 
-    if (hf__file_guard_enter(me, &why) != 0) {
+    if (hf__file_guard_lock(me, &why) != 0) {
         hf__file_retry_soon(me);
         return;
     }
     news = hold_news(me, ticket);
     if (news == HOLD_LOST)
         hf__file_eviction_tell(me, ticket);
-    hf__file_guard_leave(me);
+    hf__file_guard_unlock(me);
     if (news == HOLD_LOST) {
         hf__file_waiter_free(waiter);
         me->host->ops->event(me->host, ticket, HF_EVENT_LOST);
