@@ -28,7 +28,7 @@ extern const struct file_case planted_cases[];
 extern const struct file_case system_cases[];
 extern const struct file_case process_cases[];
 extern const struct file_case interop_cases[];
-extern const struct file_case strangers_cases[];
+extern const struct file_case foreign_files_cases[];
 extern const struct file_case shared_cases[];
 
 /* Of the case that runs: its layout, and an empty directory (mode 0700). */

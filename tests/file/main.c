@@ -112,7 +112,7 @@ int main(int argc, char **argv)
 {
     const struct file_case *const groups[] = { directory_cases, planted_cases,
                                                system_cases,    process_cases,
-                                               interop_cases,   strangers_cases,
+                                               interop_cases,   foreign_files_cases,
                                                shared_cases };
 
     for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++)

@@ -192,11 +192,11 @@ START_TEST(space_and_room)
 }
 END_TEST
 
-START_TEST(strangers_and_damage)
+START_TEST(namespaces_and_damage)
 {
     struct dir_facts facts = facts_good();
 
-    facts.strangers = 2;
+    facts.in_other_namespace = 2;
     has(judged(&facts, HF_REMARK, "pid namespaces")->what, "2 clients in another");
     facts = facts_good();
     facts.file_replaced = true;
@@ -454,7 +454,7 @@ START_TEST(mem_is_good)
 END_TEST
 
 UNIT_MAIN("diagnose", good_directory_is_good, file_systems, modes_and_owner,
-          space_and_room, strangers_and_damage, what_a_reboot_forgets,
+          space_and_room, namespaces_and_damage, what_a_reboot_forgets,
           cleaners_of_temporary_files, queue_layout_examines_itself,
           table_fills_and_empties, what_a_reboot_forgets_is_seen,
           flock_layout_examines_itself, a_visit_leaves_nothing_behind, mem_is_good)

@@ -185,17 +185,17 @@ START_TEST(removed_by_who_only_looked)
     begin();
     ck_assert_int_eq(hf__file_tokens_open(&one, top, 0600, NULL), 0);
     ck_assert_int_eq(hf__file_tokens_open(&two, top, 0600, NULL), 0);
-    hf__file_tokens_efface(&one, top); /* another one has it open */
+    hf__file_tokens_remove_unused(&one, top); /* another one has it open */
     ck_assert(is_there());
     hf__file_tokens_done(&two);
-    hf__file_tokens_efface(&one, top);
+    hf__file_tokens_remove_unused(&one, top);
     ck_assert(!is_there());
     hf__file_tokens_done(&one);
     ck_assert_int_eq(hf__file_tokens_open(&one, top, 0600, NULL), 0);
     ck_assert_uint_gt(hf__file_tokens_draw(&one, 1, 0), 0);
-    hf__file_tokens_efface(&one, top); /* a number was drawn */
+    hf__file_tokens_remove_unused(&one, top); /* a number was drawn */
     ck_assert(is_there());
-    hf__file_tokens_efface(&two, top); /* which is closed */
+    hf__file_tokens_remove_unused(&two, top); /* which is closed */
     end();
 }
 END_TEST
@@ -209,7 +209,7 @@ START_TEST(not_what_came_in_its_place)
     snprintf(other, sizeof other, "%s/other", scratch);
     ck_assert_int_eq(mknod(other, S_IFREG | 0600, 0), 0);
     ck_assert_int_eq(rename(other, path), 0);
-    hf__file_tokens_efface(&one, top);
+    hf__file_tokens_remove_unused(&one, top);
     ck_assert(is_there());
     end();
 }

@@ -353,9 +353,9 @@ static void judge_room(struct judge *j)
     judge_tell(j, full ? HF_REMARK : HF_GOOD, "table");
 }
 
-static void judge_strangers(struct judge *j)
+static void judge_namespaces(struct judge *j)
 {
-    uint32_t count = j->facts->strangers;
+    uint32_t count = j->facts->in_other_namespace;
 
     if (count == 0)
         return;
@@ -379,7 +379,7 @@ void hf__file_facts_judge(const struct dir_facts *facts, hf__file_facts_tell *te
     judge_reboot(&j);
     judge_cleaners(&j);
     judge_room(&j);
-    judge_strangers(&j);
+    judge_namespaces(&j);
 }
 
 /* ---- Gathering ------------------------------------------------------------------- */
@@ -457,7 +457,7 @@ static void sessions_count(const struct file_queue *me, struct dir_facts *facts)
         if (__atomic_load_n(&s->state, __ATOMIC_ACQUIRE) != SESSION_USED)
             continue;
         facts->sessions++;
-        facts->strangers += space && me->space && space != me->space;
+        facts->in_other_namespace += space && me->space && space != me->space;
     }
     facts->session_room = SESSION_COUNT;
 }
@@ -499,7 +499,7 @@ int hf__file_queue_diagnose(struct file_queue *me, struct hf_request *request,
     struct dir_facts facts = { .shielded = true };
     int rc;
 
-    me->visit = true;
+    me->diagnosed = true;
     hf__file_sessions_sweep(me);
     rc = blocks_count(me, &facts, why);
     if (rc != 0)

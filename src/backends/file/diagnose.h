@@ -24,7 +24,7 @@ struct dir_facts {
     bool file_replaced;  /* the state file in the directory is not the one we use */
     bool tokens_private; /* the token file cannot be written: a counter of our own */
     uint32_t sessions, session_room;
-    uint32_t strangers; /* sessions in another pid namespace */
+    uint32_t in_other_namespace; /* sessions in another pid namespace */
     uint32_t blocks, block_room;
     bool cells;        /* there may be cells */
     uint32_t detached; /* holds that outlive their processes */

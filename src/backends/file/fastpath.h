@@ -20,7 +20,7 @@
 #include "../../base/clock.h"
 #include "queue.h"
 
-#define STOCK_MAX 64 /* grants */
+#define TOKENS_AHEAD_MAX 64 /* grants */
 
 /* ---- Token and description ------------------------------------------------------- */
 
@@ -34,17 +34,18 @@ static inline uint64_t fast_token(struct file_queue *me, struct block_record *r,
                                   uint32_t span)
 {
     uint64_t newest = __atomic_load_n(&r->newest, __ATOMIC_RELAXED);
-    uint64_t token = me->stock;
+    uint64_t token = me->token_next;
 
-    if (token <= newest || token + span > me->stock_end) {
+    if (token <= newest || token + span > me->token_end) {
         if (token <= newest)
             me->streak = 0;
-        uint32_t ahead = me->streak < STOCK_MAX ? me->streak + 1 : STOCK_MAX;
+        uint32_t ahead =
+            me->streak < TOKENS_AHEAD_MAX ? me->streak + 1 : TOKENS_AHEAD_MAX;
         token = hf__file_region_draw(&me->region, span * ahead);
-        me->stock_end = token + (uint64_t)span * ahead;
+        me->token_end = token + (uint64_t)span * ahead;
     }
     me->streak++;
-    me->stock = token + span;
+    me->token_next = token + span;
     __atomic_store_n(&r->newest, token + span - 1, __ATOMIC_RELAXED);
     return token;
 }

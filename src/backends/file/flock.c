@@ -44,7 +44,7 @@ struct session {
     bool shielded;        /* cleaners of temporary files pass by */
     struct lockfiles files;
     struct hf_tokens tokens;
-    bool visit; /* somebody looked around: no file that is not used should stay */
+    bool diagnosed; /* somebody looked around: no file that is not used should stay */
 };
 
 static struct lockfile *ticket_file(const struct hf_ticket *ticket)
@@ -314,7 +314,7 @@ static void flock_ask(void *session, struct hf_request *request)
     hf_error why;
     int rc;
 
-    s->visit = s->visit || request->verb == HF_DIAGNOSE;
+    s->diagnosed = s->diagnosed || request->verb == HF_DIAGNOSE;
     if (request->verb != HF_DIAGNOSE)
         rc = hf__fail_code(&why, HF_EUNSUPPORTED);
     else
@@ -395,8 +395,8 @@ static void flock_close(void *session, bool forked)
         return;
     if (!forked)
         session_unlock(s);
-    if (!forked && s->visit)
-        hf__file_tokens_efface(&s->tokens, s->files.dir_fd);
+    if (!forked && s->diagnosed)
+        hf__file_tokens_remove_unused(&s->tokens, s->files.dir_fd);
     hf__file_lockfiles_done(&s->files);
     hf__file_tokens_done(&s->tokens);
     if (s->event_fd >= 0)

@@ -146,7 +146,7 @@ bool hf__file_home_clean(int home_fd)
 
 /* ---- Whether it is ours ---------------------------------------------------------- */
 
-static int strangers_refuse(int home_fd, hf_error *why)
+static int unknown_files_refuse(int home_fd, hf_error *why)
 {
     DIR *dir = home_list(home_fd);
     struct dirent *entry;
@@ -291,7 +291,7 @@ static int home_accept(int top_fd, int home_fd, mode_t mode, hf_error *why)
     rc = home_check(&top, &home, mode, why);
     if (rc != 0 || !home_fresh(home_fd))
         return rc;
-    rc = strangers_refuse(home_fd, why);
+    rc = unknown_files_refuse(home_fd, why);
     return rc == 0 ? home_adjust(home_fd, &top, &home, mode, why) : rc;
 }
 

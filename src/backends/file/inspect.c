@@ -16,7 +16,7 @@
 
 #define PART 512 /* blocks looked at in one go */
 
-struct sight {
+struct item {
     struct hf_list_node link;
     hf_entry entry;
     char program[sizeof(((struct region_session *)0)->program)];
@@ -24,7 +24,7 @@ struct sight {
     char name[];
 };
 
-struct sights {
+struct report {
     struct file_queue *me;
     struct hf_request *request;
     struct hf_list_node list;
@@ -34,23 +34,23 @@ struct sights {
 
 /* ---- Copying, in the guard ------------------------------------------------------- */
 
-static struct sight *sight_add(struct sights *sights, const struct region_block *record,
-                               int32_t kind, int32_t role)
+static struct item *item_add(struct report *report, const struct region_block *record,
+                             int32_t kind, int32_t role)
 {
     const struct block_record *r = &record->record;
-    struct sight *sight = hf__alloc(sizeof(*sight) + HF_NAME_MAX + 1);
+    struct item *item = hf__alloc(sizeof(*item) + HF_NAME_MAX + 1);
 
-    if (!sight) {
-        sights->incomplete = true;
+    if (!item) {
+        report->incomplete = true;
         return NULL;
     }
-    hf__file_table_name(sights->me, record, sight->name);
-    sight->entry = (hf_entry){
+    hf__file_table_name(report->me, record, item->name);
+    item->entry = (hf_entry){
         .size = sizeof(hf_entry),
-        .name = sight->name,
-        .host = sights->me->host_name,
-        .program = sight->program,
-        .note = sight->note,
+        .name = item->name,
+        .host = report->me->host_name,
+        .program = item->program,
+        .note = item->note,
         .kind = kind,
         .role = role,
         .permits = 1,
@@ -58,114 +58,114 @@ static struct sight *sight_add(struct sights *sights, const struct region_block 
         .since_ms = -1,
         .left_ms = HF_FOREVER,
     };
-    hf__list_push_back(&sights->list, &sight->link);
-    return sight;
+    hf__list_push_back(&report->list, &item->link);
+    return item;
 }
 
-static int64_t since_ms(const struct sights *sights, int64_t since)
+static int64_t since_ms(const struct report *report, int64_t since)
 {
-    int64_t ns = sights->coarse_now - since;
+    int64_t ns = report->coarse_now - since;
     return ns > 0 ? ns / HF_NS_PER_MS : 0;
 }
 
-static void program_copy(const struct sights *sights, uint32_t session,
-                         struct sight *sight)
+static void program_copy(const struct report *report, uint32_t session,
+                         struct item *item)
 {
-    memcpy(sight->program, sights->me->region.sessions[session].program,
-           sizeof(sight->program) - 1);
+    memcpy(item->program, report->me->region.sessions[session].program,
+           sizeof(item->program) - 1);
 }
 
-static void entry_see(struct sights *sights, const struct region_block *record,
-                      const struct block_entry *e, uint32_t position)
+static void entry_report(struct report *report, const struct region_block *record,
+                         const struct block_entry *e, uint32_t position)
 {
     bool granted = e->state == ENTRY_GRANTED;
-    struct sight *sight =
-        sight_add(sights, record, e->kind, granted ? HF_HOLDER : HF_WAITER);
+    struct item *item =
+        item_add(report, record, e->kind, granted ? HF_HOLDER : HF_WAITER);
 
-    if (!sight)
+    if (!item)
         return;
-    sight->entry.permits = e->permits;
-    sight->entry.pid = e->pid;
-    sight->entry.since_ms = since_ms(sights, e->since);
-    memcpy(sight->note, e->note, sizeof(sight->note) - 1);
-    if (sights->me->region.sessions[e->session].gen == e->session_gen)
-        program_copy(sights, e->session, sight);
+    item->entry.permits = e->permits;
+    item->entry.pid = e->pid;
+    item->entry.since_ms = since_ms(report, e->since);
+    memcpy(item->note, e->note, sizeof(item->note) - 1);
+    if (report->me->region.sessions[e->session].gen == e->session_gen)
+        program_copy(report, e->session, item);
     if (!granted) {
-        sight->entry.place = position;
+        item->entry.place = position;
         return;
     }
-    sight->entry.token = e->token;
+    item->entry.token = e->token;
     if (e->expires != HF_NEVER)
-        sight->entry.left_ms = (e->expires - sights->now) / HF_NS_PER_MS;
+        item->entry.left_ms = (e->expires - report->now) / HF_NS_PER_MS;
 }
 
-static void fast_see(struct sights *sights, const struct region_block *record)
+static void fast_report(struct report *report, const struct region_block *record)
 {
     struct fast_hold hold;
-    struct sight *sight;
+    struct item *item;
 
     if (!hf__file_fast_read(record, &hold))
         return;
-    sight = sight_add(sights, record, hold.kind, HF_HOLDER);
-    if (!sight)
+    item = item_add(report, record, hold.kind, HF_HOLDER);
+    if (!item)
         return;
-    sight->entry.token = hold.token;
-    sight->entry.pid = sights->me->region.sessions[hold.session].pid;
-    sight->entry.since_ms = since_ms(sights, hold.since);
-    program_copy(sights, hold.session, sight);
+    item->entry.token = hold.token;
+    item->entry.pid = report->me->region.sessions[hold.session].pid;
+    item->entry.since_ms = since_ms(report, hold.since);
+    program_copy(report, hold.session, item);
 }
 
-static void record_see(struct sights *sights, struct region_block *record)
+static void record_report(struct report *report, struct region_block *record)
 {
-    struct file_queue *me = sights->me;
+    struct file_queue *me = report->me;
     struct block_record *r = &record->record;
     uint32_t waiting = 0;
 
     hf__file_record_expire(me, record);
     if (r->left && r->family == hf__family(HF_LATCH)) {
-        struct sight *sight = sight_add(sights, record, HF_LATCH, HF_OBJECT);
-        if (sight)
-            sight->entry.permits = r->left;
+        struct item *item = item_add(report, record, HF_LATCH, HF_OBJECT);
+        if (item)
+            item->entry.permits = r->left;
     }
-    fast_see(sights, record);
+    fast_report(report, record);
     for (uint32_t i = r->first; i; i = block_at(me, i)->next) {
         const struct block_entry *e = &block_at(me, i)->entry;
         if (e->kind != HF_LATCH || e->state == ENTRY_WAITING)
-            entry_see(sights, record, e, waiting);
+            entry_report(report, record, e, waiting);
         waiting += e->state == ENTRY_WAITING;
     }
 }
 
-static bool name_begins(const struct sights *sights, const struct region_block *record)
+static bool name_begins(const struct report *report, const struct region_block *record)
 {
-    const struct hf_request *request = sights->request;
+    const struct hf_request *request = report->request;
     char name[HF_NAME_MAX + 1];
 
     if (record->record.name_len < request->name_len)
         return false;
-    hf__file_table_name(sights->me, record, name);
+    hf__file_table_name(report->me, record, name);
     return memcmp(name, request->name, request->name_len) == 0;
 }
 
 /* ---- Telling --------------------------------------------------------------------- */
 
-static void sights_tell(struct sights *sights)
+static void report_send(struct report *report)
 {
-    struct hf_host *host = sights->me->host;
+    struct hf_host *host = report->me->host;
     struct hf_list_node *link;
 
-    while ((link = hf__list_first(&sights->list))) {
-        struct sight *sight = HF_CONTAINER(link, struct sight, link);
+    while ((link = hf__list_first(&report->list))) {
+        struct item *item = HF_CONTAINER(link, struct item, link);
         hf__list_remove(link);
-        host->ops->entry(host, sights->request, &sight->entry);
-        hf__free(sight);
+        host->ops->entry(host, report->request, &item->entry);
+        hf__free(item);
     }
 }
 
-static int see_one(struct sights *sights, hf_error *why)
+static int report_one(struct report *report, hf_error *why)
 {
-    struct file_queue *me = sights->me;
-    const struct hf_request *request = sights->request;
+    struct file_queue *me = report->me;
+    const struct hf_request *request = report->request;
     struct region_block *record;
     int rc = hf__file_guard_lock(me, why);
 
@@ -174,16 +174,16 @@ static int see_one(struct sights *sights, hf_error *why)
     record =
         hf__file_table_find(me, request->name, request->name_len, request->name_hash);
     if (record)
-        record_see(sights, record);
+        record_report(report, record);
     hf__file_guard_unlock(me);
-    sights_tell(sights);
+    report_send(report);
     return 0;
 }
 
-static int see_part(struct sights *sights, uint32_t from, uint32_t *ret_next,
-                    hf_error *why)
+static int report_part(struct report *report, uint32_t from, uint32_t *ret_next,
+                       hf_error *why)
 {
-    struct file_queue *me = sights->me;
+    struct file_queue *me = report->me;
     int rc = hf__file_guard_lock(me, why);
     uint32_t end;
 
@@ -193,21 +193,21 @@ static int see_part(struct sights *sights, uint32_t from, uint32_t *ret_next,
     *ret_next = from + PART < end ? from + PART : 0;
     for (uint32_t i = from; i < end && i < from + PART; i++)
         if (block_at(me, i)->type == BLOCK_RECORD &&
-            name_begins(sights, block_at(me, i)))
-            record_see(sights, block_at(me, i));
+            name_begins(report, block_at(me, i)))
+            record_report(report, block_at(me, i));
     hf__file_guard_unlock(me);
-    sights_tell(sights);
+    report_send(report);
     return 0;
 }
 
-static void cell_see(void *arg, const char *name, size_t len, uint64_t version)
+static void cell_report(void *arg, const char *name, size_t len, uint64_t version)
 {
-    struct sights *sights = arg;
-    struct hf_host *host = sights->me->host;
+    struct report *report = arg;
+    struct hf_host *host = report->me->host;
     hf_entry entry = {
         .size = sizeof(entry),
         .name = name,
-        .host = sights->me->host_name,
+        .host = report->me->host_name,
         .program = "",
         .note = "",
         .kind = HF_CELL,
@@ -218,13 +218,13 @@ static void cell_see(void *arg, const char *name, size_t len, uint64_t version)
     };
 
     (void)len;
-    host->ops->entry(host, sights->request, &entry);
+    host->ops->entry(host, report->request, &entry);
 }
 
 int hf__file_queue_inspect(struct file_queue *me, struct hf_request *request,
                            hf_error *why)
 {
-    struct sights sights = {
+    struct report report = {
         .me = me,
         .request = request,
         .now = queue_now(me),
@@ -233,17 +233,17 @@ int hf__file_queue_inspect(struct file_queue *me, struct hf_request *request,
     uint32_t next = request->store[2] ? (uint32_t)request->store[2] : 1;
     int rc = 0;
 
-    hf__list_init(&sights.list);
+    hf__list_init(&report.list);
     hf__file_sessions_sweep(me);
     if (!request->prefix)
-        rc = see_one(&sights, why);
+        rc = report_one(&report, why);
     while (request->prefix && rc == 0 && next) {
         request->store[2] = next; /* from here, if the guard cannot be had now */
-        rc = see_part(&sights, next, &next, why);
+        rc = report_part(&report, next, &next, why);
     }
     if (rc == 0)
-        rc = hf__file_cells_each(me, request, cell_see, &sights, why);
-    if (rc == 0 && sights.incomplete)
+        rc = hf__file_cells_each(me, request, cell_report, &report, why);
+    if (rc == 0 && report.incomplete)
         rc = hf__fail_code(why, HF_ENOMEM);
     return rc;
 }

@@ -96,7 +96,7 @@ static int fifo_open(struct file_queue *me, uint32_t session, uint32_t gen)
 static void fifo_write(struct region_session *s, int fd, uint32_t entry)
 {
     if (write(fd, &entry, sizeof(entry)) < 0 && errno == EAGAIN)
-        __atomic_store_n(&s->flood, 1, __ATOMIC_RELEASE);
+        __atomic_store_n(&s->fifo_full, 1, __ATOMIC_RELEASE);
 }
 
 void hf__file_peer_wake(struct file_queue *me, uint32_t session, uint32_t entry)
@@ -105,7 +105,7 @@ void hf__file_peer_wake(struct file_queue *me, uint32_t session, uint32_t entry)
     struct queue_peer *peer;
     int fd;
 
-    if (session == me->session && entry && entry == me->busy)
+    if (session == me->session && entry && entry == me->current)
         return;
     if (__atomic_load_n(&s->fifo, __ATOMIC_ACQUIRE) == 0)
         return;

@@ -136,7 +136,7 @@ static void queue_close(void *session, bool forked)
     waiters_free(me, forked);
     hf__file_peers_close(me, forked);
     files_close(me, forked);
-    if (me->effaced && me->home_made)
+    if (me->files_removed && me->home_made)
         hf__file_home_remove(me->top_fd);
     if (me->top_fd >= 0)
         close(me->top_fd);
@@ -187,14 +187,14 @@ static int queue_run(struct file_queue *me, struct hf_request *request, hf_error
 static void request_append(struct file_queue *me, struct hf_request *request)
 {
     request->store[0] = 0;
-    if (me->put_off)
-        me->put_off_last->store[0] = (uint64_t)(uintptr_t)request;
+    if (me->postponed)
+        me->postponed_last->store[0] = (uint64_t)(uintptr_t)request;
     else
-        me->put_off = request;
-    me->put_off_last = request;
+        me->postponed = request;
+    me->postponed_last = request;
 }
 
-static bool request_put_off(struct file_queue *me, struct hf_request *request)
+static bool request_postpone(struct file_queue *me, struct hf_request *request)
 {
     if (!request->store[1])
         request->store[1] = (uint64_t)(hf__now() + me->host->request_ns / 4 * 3);
@@ -216,7 +216,7 @@ static void queue_ask(void *session, struct hf_request *request)
     hf_error why;
     int rc = queue_run(me, request, &why);
 
-    if (rc == HF_EUNREACHABLE && request_put_off(me, request))
+    if (rc == HF_EUNREACHABLE && request_postpone(me, request))
         return;
     memset(request->store, 0, sizeof(request->store));
     me->host->ops->answered(me->host, request, rc, rc ? &why : NULL);
@@ -224,9 +224,9 @@ static void queue_ask(void *session, struct hf_request *request)
 
 void hf__file_queue_resume(struct file_queue *me)
 {
-    struct hf_request *request = me->put_off;
+    struct hf_request *request = me->postponed;
 
-    me->put_off = NULL;
+    me->postponed = NULL;
     while (request) {
         struct hf_request *next = request_next(request);
         queue_ask(me, request);
@@ -236,9 +236,9 @@ void hf__file_queue_resume(struct file_queue *me)
 
 static void request_forget(struct file_queue *me, const void *request)
 {
-    struct hf_request *all = me->put_off;
+    struct hf_request *all = me->postponed;
 
-    me->put_off = NULL;
+    me->postponed = NULL;
     while (all) {
         struct hf_request *next = request_next(all);
         if (all == request)

@@ -86,16 +86,16 @@ struct file_queue {
     uint32_t session_gen;
     uint32_t held;   /* quick holds and places of ours, at least */
     uint32_t streak; /* quick grants of ours in a row that nobody came between */
-    uint64_t stock, stock_end; /* token numbers drawn ahead */
-    uint64_t space;            /* pid namespace */
-    int64_t open_until;        /* in open(), which may take its time; else 0 */
-    uint32_t busy; /* a place that is being dealt with: its owner is awake */
+    uint64_t token_next, token_end; /* token numbers drawn ahead */
+    uint64_t space;                 /* pid namespace */
+    int64_t open_until;             /* in open(), which may take its time; else 0 */
+    uint32_t current; /* a place that is being dealt with: its owner is awake */
     uint32_t target_count;
     bool target_poll;             /* one of the targets has to be polled */
     bool thorough;                /* core asks again: look twice */
     bool home_made;               /* the directory of our own was not there, */
-    bool visit;                   /* and all that this session does is to look: */
-    bool effaced;                 /* its files went with it */
+    bool diagnosed;               /* and all that this session does is to look: */
+    bool files_removed;           /* its files went with it */
     bool guard_stopped;           /* the last wait was in vain: its owner is stopped */
     struct queue_target *targets; /* room for SESSION_COUNT; made when first needed, */
     struct queue_peer *peers;     /* as are these */
@@ -104,9 +104,9 @@ struct file_queue {
     uint32_t number_room;
     uint32_t number_free;
     struct hf_timer retry; /* the guard was busy: look at everything again */
-    struct hf_request *put_off, *put_off_last; /* requests that wait for it, too */
-    struct hf_list_node in_process;            /* among the sessions of this process */
-    struct hf_id removed[RECENT_COUNT];        /* cells we removed: requests done */
+    struct hf_request *postponed, *postponed_last; /* requests that wait for it, too */
+    struct hf_list_node in_process;     /* among the sessions of this process */
+    struct hf_id removed[RECENT_COUNT]; /* cells we removed: requests done */
     uint32_t removed_next;
     char host_name[256];
     struct queue_cached cache[CACHE_COUNT];

@@ -107,7 +107,7 @@ struct region_session {
     uint64_t start; /* start time of the process; 0: not known */
     uint64_t space; /* pid namespace; 0: not known */
     char program[64];
-    uint32_t flood; /* its FIFO was full: it should look at everything */
+    uint32_t fifo_full; /* its FIFO was full: it should look at everything */
     uint32_t unused[7];
 };
 

@@ -133,13 +133,13 @@ static void session_files_remove(const struct file_queue *me, uint32_t session)
 }
 
 /* A detached hold stays, if its session ever knew of it. */
-static bool entry_goes(const struct block_entry *e, uint32_t session, uint32_t gen)
+static bool entry_ends(const struct block_entry *e, uint32_t session, uint32_t gen)
 {
-    const uint32_t stays = ENTRY_DETACHED | ENTRY_TOLD;
+    const uint32_t kept = ENTRY_DETACHED | ENTRY_TOLD;
 
     if (e->state == ENTRY_NONE || e->session != session || e->session_gen != gen)
         return false;
-    return e->state == ENTRY_WAITING || (e->flags & stays) != stays;
+    return e->state == ENTRY_WAITING || (e->flags & kept) != kept;
 }
 
 static void blocks_reap(struct file_queue *me, uint32_t session, uint32_t gen)
@@ -148,7 +148,7 @@ static void blocks_reap(struct file_queue *me, uint32_t session, uint32_t gen)
         struct region_block *block = block_at(me, i);
         uint64_t word = word_load(&block->lock_word);
 
-        if (block->type == BLOCK_ENTRY && entry_goes(&block->entry, session, gen)) {
+        if (block->type == BLOCK_ENTRY && entry_ends(&block->entry, session, gen)) {
             hf__file_entry_end(me, block);
         } else if (block->type == BLOCK_RECORD && (word & WORD_HELD) &&
                    word_session(word) == session) {
@@ -216,7 +216,7 @@ static void session_fill(struct file_queue *me, struct region_session *s)
     __atomic_store_n(&s->pid, me->pid, __ATOMIC_RELAXED);
     __atomic_store_n(&s->start, hf__file_process_start(me->pid), __ATOMIC_RELAXED);
     __atomic_store_n(&s->space, me->space, __ATOMIC_RELAXED);
-    __atomic_store_n(&s->flood, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&s->fifo_full, 0, __ATOMIC_RELAXED);
     memset(s->program, 0, sizeof(s->program));
     memcpy(s->program, me->host->program, len);
     guard_step();
@@ -323,14 +323,14 @@ static bool sessions_all_free(const struct file_queue *me)
  * then that the state file is gone (queue.c). `live` goes first: nobody can have it
  * together with a newer state file.
  */
-static void traces_remove(struct file_queue *me)
+static void unused_files_remove(struct file_queue *me)
 {
-    if (!me->visit || !hf__file_region_unused(&me->region) || !sessions_all_free(me) ||
-        !hf__file_region_there(&me->region, me->dir_fd))
+    if (!me->diagnosed || !hf__file_region_unused(&me->region) ||
+        !sessions_all_free(me) || !hf__file_region_there(&me->region, me->dir_fd))
         return;
     unlinkat(me->dir_fd, HF_HOME_LIVE, 0);
     unlinkat(me->dir_fd, HF_HOME_STATE, 0);
-    me->effaced = true;
+    me->files_removed = true;
 }
 
 void hf__file_session_unregister(struct file_queue *me)
@@ -341,7 +341,7 @@ void hf__file_session_unregister(struct file_queue *me)
         return;
     if (hf__file_guard_lock(me, &why) == 0) {
         hf__file_session_reap(me, me->session);
-        traces_remove(me);
+        unused_files_remove(me);
         hf__file_guard_unlock(me);
     } else {
         session_abandon(me);

@@ -150,9 +150,9 @@ static enum attempt_result ticket_enter(struct file_queue *me, struct hf_ticket 
         result = ticket_in(me, ticket, record, word, ret_grant, why);
     else
         result = ticket_wait(me, ticket, record, why);
-    me->busy = result == ATTEMPT_QUEUED ? ticket_block(ticket) : 0;
+    me->current = result == ATTEMPT_QUEUED ? ticket_block(ticket) : 0;
     hf__file_record_update(me, record);
-    me->busy = 0;
+    me->current = 0;
     return result;
 }
 

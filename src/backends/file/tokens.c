@@ -145,7 +145,7 @@ out:
     return rc;
 }
 
-void hf__file_tokens_efface(struct hf_tokens *tokens, int dir_fd)
+void hf__file_tokens_remove_unused(struct hf_tokens *tokens, int dir_fd)
 {
     struct stat st;
 

@@ -25,7 +25,7 @@ void hf__file_tokens_done(struct hf_tokens *tokens);
 
 /* Before _done, of a session that came to look: removes the file if no number was ever
  * drawn from it and nobody else has it open. */
-void hf__file_tokens_efface(struct hf_tokens *tokens, int dir_fd);
+void hf__file_tokens_remove_unused(struct hf_tokens *tokens, int dir_fd);
 
 /* The first of `span` numbers, larger than all before; to be called while the lock is
  * held. 0 if the counter has run into its end, which only damage can bring about. */

@@ -141,11 +141,11 @@ struct waiter_news hf__file_waiter_advance(struct queue_waiter *waiter, bool wok
     if (!entry)
         return news;
     record = block_at(me, entry->entry.record);
-    me->busy = index;
+    me->current = index;
     hf__file_record_expire(me, record);
     if (entry->entry.state == ENTRY_WAITING && record->record.first_waiting == index)
         first_advance(me, record, entry, woken);
-    me->busy = 0;
+    me->current = 0;
     news.state = (enum entry_state)entry->entry.state;
     if (news.state == ENTRY_GRANTED) {
         news.grant = hf__file_entry_grant(entry);
@@ -327,10 +327,10 @@ static struct queue_waiter *waiter_of(const struct file_queue *me, uint32_t bloc
 static void fifo_ready(void *arg, uint32_t events)
 {
     struct file_queue *me = arg;
-    uint32_t *flood = &me->region.sessions[me->session].flood;
+    uint32_t *fifo_full = &me->region.sessions[me->session].fifo_full;
     uint32_t news[NEWS_COUNT];
     ssize_t got = read(me->fifo_fd, news, sizeof(news));
-    bool all = __atomic_exchange_n(flood, 0, __ATOMIC_ACQ_REL);
+    bool all = __atomic_exchange_n(fifo_full, 0, __ATOMIC_ACQ_REL);
 
     (void)events;
     for (ssize_t i = 0; i < got / (ssize_t)sizeof(news[0]); i++) {

@@ -76,7 +76,7 @@ static void work(const char *url)
 }
 
 /* Names like ours once were, and names like ours are. */
-static void strangers_kept(void)
+static void foreign_files_kept(void)
 {
     static const char *const names[] = { "w2.pdf", "w9.2025.pdf", "tmp.backup.sql",
                                          "tmp.0",  "tmp.1",       "w0.1",
@@ -253,8 +253,8 @@ static void state_needs_its_mark(void)
     check_works(url_of(scratch, NULL));
 }
 
-const struct file_case strangers_cases[] = {
-    { "strangers-kept", strangers_kept, QUEUE },
+const struct file_case foreign_files_cases[] = {
+    { "foreign-files-kept", foreign_files_kept, QUEUE },
     { "home-is-link", home_is_link, QUEUE },
     { "home-is-file", home_is_file, QUEUE },
     { "home-in-use", home_in_use, QUEUE },
