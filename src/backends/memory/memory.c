@@ -26,9 +26,9 @@
      HF_CAP_EXPIRING | HF_CAP_LATCH | HF_CAP_CELL | HF_CAP_LEASE | HF_CAP_DETACH |     \
      HF_CAP_INSPECT | HF_CAP_EVICT | HF_CAP_REVOKE | HF_CAP_HANDOFF | HF_CAP_DIAGNOSE)
 
-static struct memory_place *place_at(struct hf_list_node *link)
+static struct memory_entry *entry_at(struct hf_list_node *link)
 {
-    return HF_CONTAINER(link, struct memory_place, in_session);
+    return HF_CONTAINER(link, struct memory_entry, in_session);
 }
 
 /* ---- Session --------------------------------------------------------------------- */
@@ -43,7 +43,7 @@ static int memory_open(void *session, struct hf_host *host, const struct hf_url 
     hf__list_init(&me->waiting);
     hf__list_init(&me->others);
     hf__list_init(&me->news);
-    hf__list_init(&me->sights);
+    hf__list_init(&me->report);
     if (url->host[0] || url->user[0] || url->port)
         return hf__fail(why, HF_EURL, "mem: takes the name of a space and no host");
     me->space = hf__memory_space_open(url->path);
@@ -54,24 +54,24 @@ static int memory_open(void *session, struct hf_host *host, const struct hf_url 
 }
 
 /* A grant that was not told yet is nobody's, detached or not. */
-static bool place_outlives(const struct memory_place *place)
+static bool entry_outlives(const struct memory_entry *entry)
 {
-    return place->detached && place->state == MEMORY_HELD &&
-           place->end_ns != HF_NEVER && !(place->news & MEMORY_GRANTED);
+    return entry->detached && entry->state == MEMORY_HELD &&
+           entry->end_ns != HF_NEVER && !(entry->news & MEMORY_GRANTED);
 }
 
-static void place_leave(struct memory_session *me, struct memory_place *place,
+static void entry_close(struct memory_session *me, struct memory_entry *entry,
                         bool forked)
 {
-    struct memory_name *name = place->name;
-    bool outlives = place_outlives(place);
+    struct memory_name *name = entry->name;
+    bool outlives = entry_outlives(entry);
 
-    hf__memory_unbind(me, place);
+    hf__memory_unbind(me, entry);
     if (outlives) {
-        hf__list_remove(&place->in_session);
-        place->session = NULL;
+        hf__list_remove(&entry->in_session);
+        entry->session = NULL;
     } else if (name) {
-        hf__memory_end(me, place);
+        hf__memory_end(me, entry);
         if (!forked)
             hf__memory_settle(me, name);
     }
@@ -89,7 +89,7 @@ static void memory_close(void *session, bool forked)
     hf__memory_enter(me);
     while ((link = hf__list_first(&me->waiting)) ||
            (link = hf__list_first(&me->others)))
-        place_leave(me, place_at(link), forked);
+        entry_close(me, entry_at(link), forked);
     hf__memory_leave(me);
     if (!forked) {
         me->host->ops->stop_timer(me->host, &me->timer);
@@ -106,29 +106,29 @@ static void memory_close(void *session, bool forked)
 static enum hf_withdrawal ticket_end(struct memory_session *me,
                                      struct hf_ticket *ticket)
 {
-    struct memory_place *place = hf__memory_place_of(ticket);
+    struct memory_entry *entry = hf__memory_entry_of(ticket);
     struct memory_name *name;
 
-    if (!place)
+    if (!entry)
         return HF_GONE;
-    if (place->state == MEMORY_HELD && place->end_ns != HF_NEVER)
-        hf__memory_settle(me, place->name);
-    name = place->name;
+    if (entry->state == MEMORY_HELD && entry->end_ns != HF_NEVER)
+        hf__memory_settle(me, entry->name);
+    name = entry->name;
     ticket->store[0] = 0;
-    hf__memory_unbind(me, place);
+    hf__memory_unbind(me, entry);
     if (!name)
         return HF_GONE;
-    hf__memory_end(me, place);
+    hf__memory_end(me, entry);
     hf__memory_settle(me, name);
     return HF_WITHDRAWN;
 }
 
-static int ticket_known(struct memory_place *place, struct hf_grant *ret_grant)
+static int ticket_known(struct memory_entry *entry, struct hf_grant *ret_grant)
 {
-    if (place->state == MEMORY_WAITING)
+    if (entry->state == MEMORY_WAITING)
         return QUEUED;
-    place->news &= ~(uint32_t)MEMORY_GRANTED; /* this answer says it */
-    *ret_grant = hf__memory_grant(place);
+    entry->news &= ~(uint32_t)MEMORY_GRANTED; /* this answer says it */
+    *ret_grant = hf__memory_grant(entry);
     return 0;
 }
 
@@ -138,13 +138,13 @@ static int ticket_begin(struct memory_session *me, struct hf_ticket *ticket,
 {
     struct memory_name *name =
         hf__memory_find(me, ticket->name, ticket->name_len, ticket->name_hash);
-    struct memory_place *place = hf__memory_place_of(ticket);
+    struct memory_entry *entry = hf__memory_entry_of(ticket);
     bool in;
     int rc;
 
-    if (place && place->state != MEMORY_GONE)
-        return ticket_known(place, ret_grant);
-    if (place)
+    if (entry && entry->state != MEMORY_GONE)
+        return ticket_known(entry, ret_grant);
+    if (entry)
         ticket_end(me, ticket);
     if (name && (rc = hf__memory_match(name, ticket->kind, ticket->limit, why)) < 0)
         return rc;
@@ -161,14 +161,14 @@ static int ticket_begin(struct memory_session *me, struct hf_ticket *ticket,
                                    ticket->name_hash, ticket->kind, ticket->limit);
     if (!name)
         return hf__fail_code(why, HF_ENOMEM);
-    place = hf__memory_place_new(me, ticket);
-    if (place && in)
-        hf__memory_admit(me, name, place);
-    else if (place)
-        hf__memory_wait(name, place);
-    if (!place || !in)
+    entry = hf__memory_entry_new(me, ticket);
+    if (entry && in)
+        hf__memory_admit(me, name, entry);
+    else if (entry)
+        hf__memory_wait(name, entry);
+    if (!entry || !in)
         hf__memory_settle(me, name);
-    return place ? ticket_known(place, ret_grant) : hf__fail_code(why, HF_ENOMEM);
+    return entry ? ticket_known(entry, ret_grant) : hf__fail_code(why, HF_ENOMEM);
 }
 
 static void memory_attempt(void *session, struct hf_ticket *ticket)
@@ -215,19 +215,19 @@ static enum hf_renewal ticket_renew(struct memory_session *me,
                                     const struct hf_ticket *ticket,
                                     enum hf_renew_mode mode)
 {
-    struct memory_place *place = hf__memory_place_of(ticket);
+    struct memory_entry *entry = hf__memory_entry_of(ticket);
 
-    if (place && place->name)
-        hf__memory_settle(me, place->name);
-    if (!place || place->state == MEMORY_GONE)
+    if (entry && entry->name)
+        hf__memory_settle(me, entry->name);
+    if (!entry || entry->state == MEMORY_GONE)
         return HF_RENEWAL_LOST;
-    if (place->state == MEMORY_WAITING || mode == HF_CHECK)
+    if (entry->state == MEMORY_WAITING || mode == HF_CHECK)
         return HF_STILL_HELD;
-    if (ticket->ttl_ns <= 0 && place->end_ns == HF_NEVER)
+    if (ticket->ttl_ns <= 0 && entry->end_ns == HF_NEVER)
         return HF_STILL_HELD;
-    place->ttl_ns = ticket->ttl_ns;
-    hf__memory_lease(me, place);
-    hf__memory_settle(me, place->name);
+    entry->ttl_ns = ticket->ttl_ns;
+    hf__memory_lease(me, entry);
+    hf__memory_settle(me, entry->name);
     return HF_RENEWED;
 }
 
@@ -249,16 +249,16 @@ static void memory_renew(void *session, struct hf_ticket *const *tickets, size_t
 static void memory_interest(void *session, struct hf_ticket *ticket)
 {
     struct memory_session *me = session;
-    struct memory_place *place = hf__memory_place_of(ticket);
+    struct memory_entry *entry = hf__memory_entry_of(ticket);
 
-    if (!place || hf__memory_listen(me, NULL) < 0)
+    if (!entry || hf__memory_listen(me, NULL) < 0)
         return; /* a loss is then seen at the next renewal or at the end */
     hf__memory_enter(me);
-    if (!place->interest && place->revoked)
-        hf__memory_post(me, place, MEMORY_REVOKED);
-    if (!place->interest && place->state == MEMORY_GONE)
-        hf__memory_post(me, place, MEMORY_LOST);
-    place->interest = true;
+    if (!entry->interest && entry->revoked)
+        hf__memory_post(me, entry, MEMORY_REVOKED);
+    if (!entry->interest && entry->state == MEMORY_GONE)
+        hf__memory_post(me, entry, MEMORY_LOST);
+    entry->interest = true;
     hf__memory_leave(me);
     hf__memory_drain(me);
 }
@@ -267,8 +267,8 @@ static bool list_forget(struct memory_session *me, struct hf_list_node *list,
                         const void *ticket)
 {
     for (HF_EACH(link, list)) {
-        if (place_at(link)->ticket == ticket) {
-            hf__memory_unbind(me, place_at(link));
+        if (entry_at(link)->ticket == ticket) {
+            hf__memory_unbind(me, entry_at(link));
             return true;
         }
     }
@@ -281,12 +281,12 @@ static bool memory_pass(void *session, struct hf_ticket *ticket, uint64_t token)
     struct memory_session *me = session;
 
     hf__memory_enter(me);
-    struct memory_place *place = hf__memory_place_of(ticket);
-    bool held = place && place->name && place->state == MEMORY_HELD;
+    struct memory_entry *entry = hf__memory_entry_of(ticket);
+    bool held = entry && entry->name && entry->state == MEMORY_HELD;
     if (held) {
-        place->span -= (uint32_t)(token - place->token);
-        place->token = token;
-        place->revoked = false; /* that was asked of the last one */
+        entry->span -= (uint32_t)(token - entry->token);
+        entry->token = token;
+        entry->revoked = false; /* that was asked of the last one */
     }
     hf__memory_leave(me);
     return held;

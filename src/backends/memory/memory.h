@@ -66,7 +66,7 @@ struct memory_name {
 
 struct memory_session;
 
-struct memory_place {
+struct memory_entry {
     struct hf_list_node in_queue;   /* holders or waiters; or the free list */
     struct hf_list_node in_session; /* waiting or others */
     struct hf_list_node in_news;
@@ -99,14 +99,14 @@ struct memory_space {
     size_t bucket_count; /* a power of two */
     size_t name_count;
     struct memory_name *free_names;
-    struct hf_list_node free_places;
+    struct hf_list_node free_entries;
     struct memory_done done[MEMORY_DONE];
     size_t done_next;
     char label[];
 };
 
 /* One entry of a report, with its texts behind it. */
-struct memory_sight {
+struct memory_item {
     struct hf_list_node link;
     hf_entry entry;
     char text[];
@@ -124,7 +124,7 @@ struct memory_session {
     struct hf_timer timer;
     void *cell_data; /* what a request found, until it is told */
     size_t cell_len;
-    struct hf_list_node sights;
+    struct hf_list_node report;
 };
 
 /* ---- memory_space.c -------------------------------------------------------------- */
@@ -158,26 +158,26 @@ bool hf__memory_settle(struct memory_session *me, struct memory_name *name);
 
 /* A new place stands in no queue. `admit` draws its token and makes it a holder, `hold`
  * does so with the token it has, `lease` begins its lease anew. */
-struct memory_place *hf__memory_place_new(struct memory_session *me,
+struct memory_entry *hf__memory_entry_new(struct memory_session *me,
                                           struct hf_ticket *ticket);
 bool hf__memory_fits(const struct memory_name *name, int32_t kind, uint32_t permits);
-void hf__memory_wait(struct memory_name *name, struct memory_place *place);
+void hf__memory_wait(struct memory_name *name, struct memory_entry *entry);
 void hf__memory_admit(struct memory_session *me, struct memory_name *name,
-                      struct memory_place *place);
+                      struct memory_entry *entry);
 void hf__memory_hold(struct memory_session *me, struct memory_name *name,
-                     struct memory_place *place);
-void hf__memory_lease(struct memory_session *me, struct memory_place *place);
+                     struct memory_entry *entry);
+void hf__memory_lease(struct memory_session *me, struct memory_entry *entry);
 
 /* Takes a place out of its queue, and frees it if no ticket points to it. `lose` also
  * tells a session that is interested; `unbind` ends the claim of the ticket. */
-void hf__memory_end(struct memory_session *me, struct memory_place *place);
-void hf__memory_lose(struct memory_session *me, struct memory_place *place);
-void hf__memory_unbind(struct memory_session *me, struct memory_place *place);
+void hf__memory_end(struct memory_session *me, struct memory_entry *entry);
+void hf__memory_lose(struct memory_session *me, struct memory_entry *entry);
+void hf__memory_unbind(struct memory_session *me, struct memory_entry *entry);
 
 /* ---- memory_news.c --------------------------------------------------------------- */
 
 /* Leaves news for the place's session and wakes it, unless that is `me`. */
-void hf__memory_post(struct memory_session *me, struct memory_place *place,
+void hf__memory_post(struct memory_session *me, struct memory_entry *entry,
                      uint32_t news);
 
 /* Not entered. `listen` sees to it that others can wake us; news that came before it
@@ -196,9 +196,9 @@ extern const hf_finding hf__memory_finding; /* all there is to say about mem */
 
 void hf__memory_ask(void *session, struct hf_request *request);
 
-static inline struct memory_place *hf__memory_place_of(const struct hf_ticket *ticket)
+static inline struct memory_entry *hf__memory_entry_of(const struct hf_ticket *ticket)
 {
-    return (struct memory_place *)(uintptr_t)ticket->store[0];
+    return (struct memory_entry *)(uintptr_t)ticket->store[0];
 }
 
 static inline struct memory_name *hf__memory_asked(struct memory_session *me,
@@ -207,10 +207,10 @@ static inline struct memory_name *hf__memory_asked(struct memory_session *me,
     return hf__memory_find(me, request->name, request->name_len, request->name_hash);
 }
 
-static inline struct hf_grant hf__memory_grant(const struct memory_place *place)
+static inline struct hf_grant hf__memory_grant(const struct memory_entry *entry)
 {
-    return (struct hf_grant){ place->token, place->span, place->ttl_ns,
-                              place->begun_ns };
+    return (struct hf_grant){ entry->token, entry->span, entry->ttl_ns,
+                              entry->begun_ns };
 }
 
 #endif

@@ -22,21 +22,21 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-static struct memory_place *place_at(struct hf_list_node *link)
+static struct memory_entry *entry_at(struct hf_list_node *link)
 {
-    return HF_CONTAINER(link, struct memory_place, in_session);
+    return HF_CONTAINER(link, struct memory_entry, in_session);
 }
 
-void hf__memory_post(struct memory_session *me, struct memory_place *place,
+void hf__memory_post(struct memory_session *me, struct memory_entry *entry,
                      uint32_t news)
 {
-    struct memory_session *to = place->session;
+    struct memory_session *to = entry->session;
 
-    if (!place->ticket)
+    if (!entry->ticket)
         return;
-    place->news |= news;
-    if (!hf__list_linked(&place->in_news))
-        hf__list_push_back(&to->news, &place->in_news);
+    entry->news |= news;
+    if (!hf__list_linked(&entry->in_news))
+        hf__list_push_back(&to->news, &entry->in_news);
     if (to == me || to->woken || to->wake_fd < 0)
         return;
     to->woken = true;
@@ -59,17 +59,17 @@ void hf__memory_drain(struct memory_session *me)
     while (me->due) {
         hf__memory_enter(me);
         struct hf_list_node *link = hf__list_first(&me->news);
-        struct memory_place *place = HF_CONTAINER(link, struct memory_place, in_news);
-        struct hf_ticket *ticket = place->ticket;
-        struct hf_grant grant = hf__memory_grant(place);
-        int64_t alarm_ns = place->alarm_ns;
-        uint32_t news = place->news;
+        struct memory_entry *entry = HF_CONTAINER(link, struct memory_entry, in_news);
+        struct hf_ticket *ticket = entry->ticket;
+        struct hf_grant grant = hf__memory_grant(entry);
+        int64_t alarm_ns = entry->alarm_ns;
+        uint32_t news = entry->news;
 
-        place->news = 0;
+        entry->news = 0;
         hf__list_remove(link);
-        if ((news & MEMORY_GRANTED) && place->kind == HF_LATCH) {
+        if ((news & MEMORY_GRANTED) && entry->kind == HF_LATCH) {
             ticket->store[0] = 0;
-            hf__memory_unbind(me, place);
+            hf__memory_unbind(me, entry);
         }
         hf__memory_leave(me);
         if ((news & MEMORY_ALARM) && alarm_ns < me->timer.at_ns)
@@ -91,11 +91,11 @@ static void session_woken(void *arg, uint32_t events)
     hf__memory_drain(me);
 }
 
-static struct memory_place *session_due(struct memory_session *me, int64_t now)
+static struct memory_entry *session_due(struct memory_session *me, int64_t now)
 {
     for (HF_EACH(link, &me->waiting))
-        if (place_at(link)->alarm_ns <= now)
-            return place_at(link);
+        if (entry_at(link)->alarm_ns <= now)
+            return entry_at(link);
     return NULL;
 }
 
@@ -105,16 +105,16 @@ static void session_look(void *arg)
     struct memory_session *me = arg;
     int64_t now = me->host->ops->now(me->host);
     int64_t next_ns = HF_NEVER;
-    struct memory_place *place;
+    struct memory_entry *entry;
 
     hf__memory_enter(me);
-    while ((place = session_due(me, now))) {
-        place->alarm_ns = HF_NEVER;
-        hf__memory_settle(me, place->name);
+    while ((entry = session_due(me, now))) {
+        entry->alarm_ns = HF_NEVER;
+        hf__memory_settle(me, entry->name);
     }
     for (HF_EACH(link, &me->waiting))
-        if (place_at(link)->alarm_ns < next_ns)
-            next_ns = place_at(link)->alarm_ns;
+        if (entry_at(link)->alarm_ns < next_ns)
+            next_ns = entry_at(link)->alarm_ns;
     hf__memory_leave(me);
     me->host->ops->set_timer(me->host, &me->timer, next_ns);
     hf__memory_drain(me);

@@ -202,9 +202,9 @@ static void findings_tell(struct memory_session *me, struct hf_request *request)
 
     if (me->cell_data)
         ops->cell_data(me->host, request, me->cell_data, me->cell_len);
-    for (HF_EACH(link, &me->sights)) {
-        struct memory_sight *sight = HF_CONTAINER(link, struct memory_sight, link);
-        ops->entry(me->host, request, &sight->entry);
+    for (HF_EACH(link, &me->report)) {
+        struct memory_item *item = HF_CONTAINER(link, struct memory_item, link);
+        ops->entry(me->host, request, &item->entry);
     }
     if (request->verb == HF_DIAGNOSE)
         ops->finding(me->host, request, &hf__memory_finding);
@@ -212,11 +212,11 @@ static void findings_tell(struct memory_session *me, struct hf_request *request)
 
 static void findings_done(struct memory_session *me)
 {
-    for (HF_EACH_SAFE(link, &me->sights))
-        hf__free(HF_CONTAINER(link, struct memory_sight, link));
+    for (HF_EACH_SAFE(link, &me->report))
+        hf__free(HF_CONTAINER(link, struct memory_item, link));
     hf__free(me->cell_data);
     me->cell_data = NULL;
-    hf__list_init(&me->sights);
+    hf__list_init(&me->report);
 }
 
 void hf__memory_ask(void *session, struct hf_request *request)

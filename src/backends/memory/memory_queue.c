@@ -20,9 +20,9 @@
 
 #include <string.h>
 
-static struct memory_place *place_at(struct hf_list_node *link)
+static struct memory_entry *entry_at(struct hf_list_node *link)
 {
-    return HF_CONTAINER(link, struct memory_place, in_queue);
+    return HF_CONTAINER(link, struct memory_entry, in_queue);
 }
 
 int hf__memory_match(const struct memory_name *name, int32_t kind, uint32_t limit,
@@ -61,30 +61,30 @@ static void name_expire(struct memory_session *me, struct memory_name *name)
         return;
     name->next_end_ns = HF_NEVER;
     for (HF_EACH_SAFE(link, &name->holders)) {
-        struct memory_place *place = place_at(link);
-        if (place->end_ns <= now)
-            hf__memory_lose(me, place);
-        else if (place->end_ns < name->next_end_ns)
-            name->next_end_ns = place->end_ns;
+        struct memory_entry *entry = entry_at(link);
+        if (entry->end_ns <= now)
+            hf__memory_lose(me, entry);
+        else if (entry->end_ns < name->next_end_ns)
+            name->next_end_ns = entry->end_ns;
     }
 }
 
 bool hf__memory_settle(struct memory_session *me, struct memory_name *name)
 {
     struct hf_list_node *first;
-    struct memory_place *place = NULL;
+    struct memory_entry *entry = NULL;
 
     name_expire(me, name);
     while ((first = hf__list_first(&name->waiters))) {
-        place = place_at(first);
-        if (!hf__memory_fits(name, place->kind, place->permits))
+        entry = entry_at(first);
+        if (!hf__memory_fits(name, entry->kind, entry->permits))
             break;
-        hf__memory_admit(me, name, place);
-        hf__memory_post(me, place, MEMORY_GRANTED);
+        hf__memory_admit(me, name, entry);
+        hf__memory_post(me, entry, MEMORY_GRANTED);
     }
-    if (first && name->next_end_ns < place->alarm_ns) {
-        place->alarm_ns = name->next_end_ns;
-        hf__memory_post(me, place, MEMORY_ALARM);
+    if (first && name->next_end_ns < entry->alarm_ns) {
+        entry->alarm_ns = name->next_end_ns;
+        hf__memory_post(me, entry, MEMORY_ALARM);
     }
     if (first || !hf__list_empty(&name->holders) || name->latch_left ||
         name->cell_version)
@@ -95,57 +95,57 @@ bool hf__memory_settle(struct memory_session *me, struct memory_name *name)
 
 /* ---- Places -------------------------------------------------------------------- */
 
-static void place_free(struct memory_session *me, struct memory_place *place)
+static void entry_free(struct memory_session *me, struct memory_entry *entry)
 {
-    hf__list_remove(&place->in_session);
-    hf__list_remove(&place->in_news);
-    hf__list_push_front(&me->space->free_places, &place->in_queue);
+    hf__list_remove(&entry->in_session);
+    hf__list_remove(&entry->in_news);
+    hf__list_push_front(&me->space->free_entries, &entry->in_queue);
 }
 
-static struct memory_place *place_alloc(struct memory_space *space)
+static struct memory_entry *entry_alloc(struct memory_space *space)
 {
-    struct hf_list_node *link = hf__list_first(&space->free_places);
+    struct hf_list_node *link = hf__list_first(&space->free_entries);
 
     if (!link)
-        return hf__alloc(sizeof(struct memory_place));
+        return hf__alloc(sizeof(struct memory_entry));
     hf__list_remove(link);
-    return place_at(link);
+    return entry_at(link);
 }
 
-static void place_note(struct memory_place *place, const char *note)
+static void entry_note(struct memory_entry *entry, const char *note)
 {
     size_t len = strnlen(note, HF_NOTE_MAX);
 
-    memcpy(place->note, note, len);
-    place->note[len] = '\0';
+    memcpy(entry->note, note, len);
+    entry->note[len] = '\0';
 }
 
 /* Fills in every member but name, state and links, which a free place has clear. */
-struct memory_place *hf__memory_place_new(struct memory_session *me,
+struct memory_entry *hf__memory_entry_new(struct memory_session *me,
                                           struct hf_ticket *ticket)
 {
-    struct memory_place *place = place_alloc(me->space);
+    struct memory_entry *entry = entry_alloc(me->space);
 
-    if (!place)
+    if (!entry)
         return NULL;
-    place->session = me;
-    place->ticket = ticket;
-    place->id = ticket->id;
-    place->kind = ticket->kind;
-    place->permits = ticket->permits;
-    place->span = ticket->reserve;
-    place->token = 0;
-    place->ttl_ns = ticket->ttl_ns;
-    place->begun_ns = 0;
-    place->end_ns = place->alarm_ns = HF_NEVER;
-    place->since_ns = hf__now_coarse();
-    place->news = 0;
-    place->detached = ticket->flags & HF_TICKET_DETACHED;
-    place->interest = place->revoked = false;
-    place_note(place, ticket->note);
-    hf__list_push_back(&me->others, &place->in_session);
-    ticket->store[0] = (uintptr_t)place;
-    return place;
+    entry->session = me;
+    entry->ticket = ticket;
+    entry->id = ticket->id;
+    entry->kind = ticket->kind;
+    entry->permits = ticket->permits;
+    entry->span = ticket->reserve;
+    entry->token = 0;
+    entry->ttl_ns = ticket->ttl_ns;
+    entry->begun_ns = 0;
+    entry->end_ns = entry->alarm_ns = HF_NEVER;
+    entry->since_ns = hf__now_coarse();
+    entry->news = 0;
+    entry->detached = ticket->flags & HF_TICKET_DETACHED;
+    entry->interest = entry->revoked = false;
+    entry_note(entry, ticket->note);
+    hf__list_push_back(&me->others, &entry->in_session);
+    ticket->store[0] = (uintptr_t)entry;
+    return entry;
 }
 
 bool hf__memory_fits(const struct memory_name *name, int32_t kind, uint32_t permits)
@@ -155,93 +155,93 @@ bool hf__memory_fits(const struct memory_name *name, int32_t kind, uint32_t perm
     return hf__admit(&name->held, kind, permits, name->limit) == HF_IN;
 }
 
-static void tally_drop(struct hf_tally *tally, const struct memory_place *place)
+static void tally_drop(struct hf_tally *tally, const struct memory_entry *entry)
 {
-    if (place->kind == HF_PERMITS || place->kind == HF_EXPIRING)
-        tally->permits -= place->permits;
-    else if (place->kind == HF_READ)
+    if (entry->kind == HF_PERMITS || entry->kind == HF_EXPIRING)
+        tally->permits -= entry->permits;
+    else if (entry->kind == HF_READ)
         tally->readers--;
     else
         tally->exclusive--;
 }
 
-void hf__memory_wait(struct memory_name *name, struct memory_place *place)
+void hf__memory_wait(struct memory_name *name, struct memory_entry *entry)
 {
-    place->name = name;
-    place->state = MEMORY_WAITING;
-    hf__list_push_back(&name->waiters, &place->in_queue);
-    hf__list_remove(&place->in_session);
-    hf__list_push_back(&place->session->waiting, &place->in_session);
+    entry->name = name;
+    entry->state = MEMORY_WAITING;
+    hf__list_push_back(&name->waiters, &entry->in_queue);
+    hf__list_remove(&entry->in_session);
+    hf__list_push_back(&entry->session->waiting, &entry->in_session);
 }
 
 void hf__memory_admit(struct memory_session *me, struct memory_name *name,
-                      struct memory_place *place)
+                      struct memory_entry *entry)
 {
-    if (place->state == MEMORY_WAITING) {
-        hf__list_remove(&place->in_queue);
-        hf__list_remove(&place->in_session);
-        hf__list_push_back(&place->session->others, &place->in_session);
-        place->since_ns = hf__now_coarse();
+    if (entry->state == MEMORY_WAITING) {
+        hf__list_remove(&entry->in_queue);
+        hf__list_remove(&entry->in_session);
+        hf__list_push_back(&entry->session->others, &entry->in_session);
+        entry->since_ns = hf__now_coarse();
     }
-    place->token = hf__memory_draw(place->span);
-    place->name = NULL;
-    place->state = MEMORY_GONE;
-    if (place->kind == HF_LATCH)
+    entry->token = hf__memory_draw(entry->span);
+    entry->name = NULL;
+    entry->state = MEMORY_GONE;
+    if (entry->kind == HF_LATCH)
         return; /* told that it is open, and nothing to keep */
-    hf__memory_hold(me, name, place);
+    hf__memory_hold(me, name, entry);
 }
 
 void hf__memory_hold(struct memory_session *me, struct memory_name *name,
-                     struct memory_place *place)
+                     struct memory_entry *entry)
 {
-    place->name = name;
-    place->state = MEMORY_HELD;
-    hf__list_push_back(&name->holders, &place->in_queue);
-    hf__tally_add(&name->held, place->kind, place->permits);
-    hf__memory_lease(me, place);
+    entry->name = name;
+    entry->state = MEMORY_HELD;
+    hf__list_push_back(&name->holders, &entry->in_queue);
+    hf__tally_add(&name->held, entry->kind, entry->permits);
+    hf__memory_lease(me, entry);
 }
 
-void hf__memory_lease(struct memory_session *me, struct memory_place *place)
+void hf__memory_lease(struct memory_session *me, struct memory_entry *entry)
 {
-    struct memory_name *name = place->name;
+    struct memory_name *name = entry->name;
 
-    place->begun_ns = 0;
-    place->end_ns = HF_NEVER;
-    if (place->ttl_ns > 0) {
-        place->begun_ns = me->host->ops->now(me->host);
-        place->end_ns = place->begun_ns + place->ttl_ns;
+    entry->begun_ns = 0;
+    entry->end_ns = HF_NEVER;
+    if (entry->ttl_ns > 0) {
+        entry->begun_ns = me->host->ops->now(me->host);
+        entry->end_ns = entry->begun_ns + entry->ttl_ns;
     }
-    if (place->end_ns < name->next_end_ns)
-        name->next_end_ns = place->end_ns;
+    if (entry->end_ns < name->next_end_ns)
+        name->next_end_ns = entry->end_ns;
 }
 
-void hf__memory_end(struct memory_session *me, struct memory_place *place)
+void hf__memory_end(struct memory_session *me, struct memory_entry *entry)
 {
-    struct memory_name *name = place->name;
+    struct memory_name *name = entry->name;
 
-    hf__list_remove(&place->in_queue);
-    if (place->state == MEMORY_HELD) {
-        tally_drop(&name->held, place);
+    hf__list_remove(&entry->in_queue);
+    if (entry->state == MEMORY_HELD) {
+        tally_drop(&name->held, entry);
         if (hf__list_empty(&name->holders))
             name->next_end_ns = HF_NEVER;
     }
-    place->name = NULL;
-    place->state = MEMORY_GONE;
-    if (!place->ticket)
-        place_free(me, place);
+    entry->name = NULL;
+    entry->state = MEMORY_GONE;
+    if (!entry->ticket)
+        entry_free(me, entry);
 }
 
-void hf__memory_lose(struct memory_session *me, struct memory_place *place)
+void hf__memory_lose(struct memory_session *me, struct memory_entry *entry)
 {
-    if (place->interest)
-        hf__memory_post(me, place, MEMORY_LOST);
-    hf__memory_end(me, place);
+    if (entry->interest)
+        hf__memory_post(me, entry, MEMORY_LOST);
+    hf__memory_end(me, entry);
 }
 
-void hf__memory_unbind(struct memory_session *me, struct memory_place *place)
+void hf__memory_unbind(struct memory_session *me, struct memory_entry *entry)
 {
-    place->ticket = NULL;
-    hf__list_remove(&place->in_news);
-    if (place->state == MEMORY_GONE)
-        place_free(me, place);
+    entry->ticket = NULL;
+    hf__list_remove(&entry->in_news);
+    if (entry->state == MEMORY_GONE)
+        entry_free(me, entry);
 }

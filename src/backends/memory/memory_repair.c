@@ -16,9 +16,9 @@
 #include <string.h>
 #include <unistd.h>
 
-static struct memory_place *place_at(struct hf_list_node *link)
+static struct memory_entry *entry_at(struct hf_list_node *link)
 {
-    return HF_CONTAINER(link, struct memory_place, in_queue);
+    return HF_CONTAINER(link, struct memory_entry, in_queue);
 }
 
 /* ---- Inspect --------------------------------------------------------------------- */
@@ -32,18 +32,18 @@ static const char *text_put(char **at, const char *text, size_t len)
     return copy;
 }
 
-static hf_entry *sight_add(struct memory_session *me, const struct memory_name *name,
-                           const char *program, const char *note)
+static hf_entry *item_add(struct memory_session *me, const struct memory_name *name,
+                          const char *program, const char *note)
 {
     size_t program_len = strlen(program), note_len = strlen(note);
-    struct memory_sight *sight =
-        hf__alloc(sizeof(*sight) + name->len + program_len + note_len + 3);
+    struct memory_item *item =
+        hf__alloc(sizeof(*item) + name->len + program_len + note_len + 3);
     char *at;
 
-    if (!sight)
+    if (!item)
         return NULL;
-    at = sight->text;
-    sight->entry = (hf_entry){
+    at = item->text;
+    item->entry = (hf_entry){
         .size = sizeof(hf_entry),
         .name = text_put(&at, name->text, name->len),
         .host = hf__memory_host_name(),
@@ -54,62 +54,62 @@ static hf_entry *sight_add(struct memory_session *me, const struct memory_name *
         .since_ms = -1,
         .left_ms = HF_FOREVER,
     };
-    hf__list_push_back(&me->sights, &sight->link);
-    return &sight->entry;
+    hf__list_push_back(&me->report, &item->link);
+    return &item->entry;
 }
 
-static bool object_see(struct memory_session *me, const struct memory_name *name)
+static bool object_report(struct memory_session *me, const struct memory_name *name)
 {
-    hf_entry *entry;
+    hf_entry *out;
 
     if (!name->latch_left && !name->cell_version)
         return true;
-    entry = sight_add(me, name, "", "");
-    if (!entry)
+    out = item_add(me, name, "", "");
+    if (!out)
         return false;
-    entry->role = HF_OBJECT;
-    entry->permits = name->latch_left;
-    entry->token = name->cell_version;
+    out->role = HF_OBJECT;
+    out->permits = name->latch_left;
+    out->token = name->cell_version;
     return true;
 }
 
-static bool place_see(struct memory_session *me, const struct memory_place *place,
-                      uint32_t number)
+static bool entry_report(struct memory_session *me, const struct memory_entry *entry,
+                         uint32_t number)
 {
-    const char *program = place->session ? place->session->host->program : "";
-    hf_entry *entry = sight_add(me, place->name, program, place->note);
-    bool holds = place->state == MEMORY_HELD;
+    const char *program = entry->session ? entry->session->host->program : "";
+    hf_entry *out = item_add(me, entry->name, program, entry->note);
+    bool holds = entry->state == MEMORY_HELD;
 
-    if (!entry)
+    if (!out)
         return false;
-    entry->kind = place->kind;
-    entry->role = holds ? HF_HOLDER : HF_WAITER;
-    entry->token = holds ? place->token : 0;
-    entry->permits = place->permits;
-    entry->place = holds ? 0 : number;
-    entry->pid = getpid();
-    entry->since_ms = (hf__now_coarse() - place->since_ns) / HF_NS_PER_MS;
-    if (place->end_ns != HF_NEVER)
-        entry->left_ms = (place->end_ns - me->host->ops->now(me->host)) / HF_NS_PER_MS;
+    out->kind = entry->kind;
+    out->role = holds ? HF_HOLDER : HF_WAITER;
+    out->token = holds ? entry->token : 0;
+    out->permits = entry->permits;
+    out->place = holds ? 0 : number;
+    out->pid = getpid();
+    out->since_ms = (hf__now_coarse() - entry->since_ns) / HF_NS_PER_MS;
+    if (entry->end_ns != HF_NEVER)
+        out->left_ms = (entry->end_ns - me->host->ops->now(me->host)) / HF_NS_PER_MS;
     return true;
 }
 
-static bool name_see(struct memory_session *me, const struct memory_name *name)
+static bool name_report(struct memory_session *me, const struct memory_name *name)
 {
     uint32_t number = 0;
 
-    if (!object_see(me, name))
+    if (!object_report(me, name))
         return false;
     for (HF_EACH(link, &name->holders))
-        if (!place_see(me, place_at(link), 0))
+        if (!entry_report(me, entry_at(link), 0))
             return false;
     for (HF_EACH(link, &name->waiters))
-        if (!place_see(me, place_at(link), number++))
+        if (!entry_report(me, entry_at(link), number++))
             return false;
     return true;
 }
 
-static bool all_see(struct memory_session *me, const struct hf_request *request)
+static bool all_report(struct memory_session *me, const struct hf_request *request)
 {
     for (size_t i = 0; i < me->space->bucket_count; i++) {
         struct memory_name *name = me->space->buckets[i], *next;
@@ -118,7 +118,7 @@ static bool all_see(struct memory_session *me, const struct hf_request *request)
             if (name->len < request->name_len ||
                 memcmp(name->text, request->name, request->name_len) != 0)
                 continue;
-            if (hf__memory_settle(me, name) && !name_see(me, name))
+            if (hf__memory_settle(me, name) && !name_report(me, name))
                 return false;
         }
     }
@@ -132,9 +132,9 @@ int hf__memory_inspect(struct memory_session *me, struct hf_request *request,
     bool seen = true;
 
     if (request->prefix)
-        seen = all_see(me, request);
+        seen = all_report(me, request);
     else if (name)
-        seen = name_see(me, name);
+        seen = name_report(me, name);
     return seen ? 0 : hf__fail_code(why, HF_ENOMEM);
 }
 
@@ -157,22 +157,22 @@ int hf__memory_diagnose(struct memory_session *me, struct hf_request *request,
 
 /* ---- Holders, by token or id ----------------------------------------------------- */
 
-static struct memory_place *holder_by_token(struct memory_name *name, uint64_t token)
+static struct memory_entry *holder_by_token(struct memory_name *name, uint64_t token)
 {
     for (HF_EACH(link, &name->holders)) {
-        struct memory_place *place = place_at(link);
-        if (token == place->token)
-            return place;
+        struct memory_entry *entry = entry_at(link);
+        if (token == entry->token)
+            return entry;
     }
     return NULL;
 }
 
-static struct memory_place *holder_by_id(struct memory_name *name,
+static struct memory_entry *holder_by_id(struct memory_name *name,
                                          const struct hf_id *id)
 {
     for (HF_EACH(link, &name->holders))
-        if (memcmp(&place_at(link)->id, id, sizeof(*id)) == 0)
-            return place_at(link);
+        if (memcmp(&entry_at(link)->id, id, sizeof(*id)) == 0)
+            return entry_at(link);
     return NULL;
 }
 
@@ -180,74 +180,74 @@ int hf__memory_evict(struct memory_session *me, struct hf_request *request,
                      hf_error *why)
 {
     struct memory_name *name = hf__memory_asked(me, request);
-    struct memory_place *place = name ? holder_by_token(name, request->number) : NULL;
+    struct memory_entry *entry = name ? holder_by_token(name, request->number) : NULL;
 
-    if (!place)
+    if (!entry)
         return hf__fail(why, HF_ENOENT, "nobody holds it with that token");
-    hf__memory_lose(me, place);
+    hf__memory_lose(me, entry);
     hf__memory_settle(me, name);
     return 0;
 }
 
-static void holder_revoke(struct memory_session *me, struct memory_place *place)
+static void holder_revoke(struct memory_session *me, struct memory_entry *entry)
 {
-    place->revoked = true;
-    if (place->interest)
-        hf__memory_post(me, place, MEMORY_REVOKED);
+    entry->revoked = true;
+    if (entry->interest)
+        hf__memory_post(me, entry, MEMORY_REVOKED);
 }
 
 int hf__memory_revoke(struct memory_session *me, struct hf_request *request,
                       hf_error *why)
 {
     struct memory_name *name = hf__memory_asked(me, request);
-    struct memory_place *place;
+    struct memory_entry *entry;
 
     if (!name || hf__list_empty(&name->holders))
         return hf__fail(why, HF_ENOENT, "nobody holds it");
     if (request->number == 0) {
         for (HF_EACH(link, &name->holders))
-            holder_revoke(me, place_at(link));
+            holder_revoke(me, entry_at(link));
         return 0;
     }
-    place = holder_by_token(name, request->number);
-    if (!place)
+    entry = holder_by_token(name, request->number);
+    if (!entry)
         return hf__fail(why, HF_ENOENT, "nobody holds it with that token");
-    holder_revoke(me, place);
+    holder_revoke(me, entry);
     return 0;
 }
 
 int hf__memory_downgrade(struct memory_session *me, struct hf_request *request,
                          hf_error *why)
 {
-    struct memory_place *place = hf__memory_place_of(request->ticket);
+    struct memory_entry *entry = hf__memory_entry_of(request->ticket);
 
-    if (place && place->name)
-        hf__memory_settle(me, place->name);
-    if (!place || !place->name || place->state != MEMORY_HELD)
+    if (entry && entry->name)
+        hf__memory_settle(me, entry->name);
+    if (!entry || !entry->name || entry->state != MEMORY_HELD)
         return hf__fail_code(why, HF_ELOST);
-    if (place->kind != HF_WRITE)
+    if (entry->kind != HF_WRITE)
         return 0; /* done before */
-    place->kind = HF_READ;
-    place->name->held.exclusive--;
-    place->name->held.readers++;
-    hf__memory_settle(me, place->name);
+    entry->kind = HF_READ;
+    entry->name->held.exclusive--;
+    entry->name->held.readers++;
+    hf__memory_settle(me, entry->name);
     return 0;
 }
 
 /* The heir takes over all but id and lease, under the token that its id names; the old
  * place is lost to its ticket. */
-static void place_inherit(struct memory_session *me, struct memory_place *heir,
-                          struct memory_place *old, uint64_t token)
+static void entry_take_over(struct memory_session *me, struct memory_entry *adopter,
+                            struct memory_entry *old, uint64_t token)
 {
     struct memory_name *name = old->name;
 
-    heir->kind = old->kind;
-    heir->permits = old->permits;
-    heir->token = token;
-    heir->span = 1;
-    heir->since_ns = old->since_ns;
-    memcpy(heir->note, old->note, sizeof(heir->note));
-    hf__memory_hold(me, name, heir);
+    adopter->kind = old->kind;
+    adopter->permits = old->permits;
+    adopter->token = token;
+    adopter->span = 1;
+    adopter->since_ns = old->since_ns;
+    memcpy(adopter->note, old->note, sizeof(adopter->note));
+    hf__memory_hold(me, name, adopter);
     hf__memory_lose(me, old);
     hf__memory_settle(me, name);
 }
@@ -258,18 +258,18 @@ int hf__memory_adopt(struct memory_session *me, struct hf_request *request,
     struct hf_ticket *ticket = request->ticket;
     struct memory_name *name =
         hf__memory_find(me, ticket->name, ticket->name_len, ticket->name_hash);
-    struct memory_place *heir = hf__memory_place_of(ticket);
-    struct memory_place *old = name ? holder_by_id(name, &request->other) : NULL;
+    struct memory_entry *adopter = hf__memory_entry_of(ticket);
+    struct memory_entry *old = name ? holder_by_id(name, &request->other) : NULL;
 
     if (old &&
         (request->number < old->token || request->number - old->token >= old->span))
         return hf__fail(why, HF_ENOENT, "the hold does not have that token");
-    if (!old && (!heir || heir->state != MEMORY_HELD))
+    if (!old && (!adopter || adopter->state != MEMORY_HELD))
         return hf__fail(why, HF_ENOENT, "there is no such hold");
-    if (!heir && !(heir = hf__memory_place_new(me, ticket)))
+    if (!adopter && !(adopter = hf__memory_entry_new(me, ticket)))
         return hf__fail_code(why, HF_ENOMEM);
     if (old)
-        place_inherit(me, heir, old, request->number);
-    request->grant = hf__memory_grant(heir);
+        entry_take_over(me, adopter, old, request->number);
+    request->grant = hf__memory_grant(adopter);
     return 0;
 }

@@ -34,9 +34,9 @@ static struct memory_space *space_at(struct hf_list_node *link)
     return HF_CONTAINER(link, struct memory_space, link);
 }
 
-static struct memory_place *place_at(struct hf_list_node *link)
+static struct memory_entry *entry_at(struct hf_list_node *link)
 {
-    return HF_CONTAINER(link, struct memory_place, in_queue);
+    return HF_CONTAINER(link, struct memory_entry, in_queue);
 }
 
 /* ---- Process, spaces ----------------------------------------------------------- */
@@ -86,7 +86,7 @@ static void space_free(struct memory_space *space)
             space->buckets[i] = name->next;
             while ((link = hf__list_first(&name->holders))) {
                 hf__list_remove(link);
-                hf__free(place_at(link));
+                hf__free(entry_at(link));
             }
             hf__free(name->cell_data);
             hf__free(name);
@@ -96,9 +96,9 @@ static void space_free(struct memory_space *space)
         space->free_names = name->next;
         hf__free(name);
     }
-    while ((link = hf__list_first(&space->free_places))) {
+    while ((link = hf__list_first(&space->free_entries))) {
         hf__list_remove(link);
-        hf__free(place_at(link));
+        hf__free(entry_at(link));
     }
     pthread_mutex_destroy(&space->lock);
     hf__free(space->buckets);
@@ -119,7 +119,7 @@ static struct memory_space *space_new(const char *label)
     }
     memcpy(space->label, label, room);
     space->bucket_count = FIRST_BUCKETS;
-    hf__list_init(&space->free_places);
+    hf__list_init(&space->free_entries);
     pthread_mutex_init(&space->lock, NULL);
     hf__list_push_back(&spaces, &space->link);
     return space;
