@@ -73,7 +73,7 @@ static void entry_close(struct memory_session *me, struct memory_entry *entry,
     } else if (name) {
         hf__memory_end(me, entry);
         if (!forked)
-            hf__memory_settle(me, name);
+            hf__memory_update(me, name);
     }
 }
 
@@ -112,14 +112,14 @@ static enum hf_withdrawal ticket_end(struct memory_session *me,
     if (!entry)
         return HF_GONE;
     if (entry->state == MEMORY_HELD && entry->end_ns != HF_NEVER)
-        hf__memory_settle(me, entry->name);
+        hf__memory_update(me, entry->name);
     name = entry->name;
     ticket->store[0] = 0;
     hf__memory_unbind(me, entry);
     if (!name)
         return HF_GONE;
     hf__memory_end(me, entry);
-    hf__memory_settle(me, name);
+    hf__memory_update(me, name);
     return HF_WITHDRAWN;
 }
 
@@ -167,7 +167,7 @@ static int ticket_begin(struct memory_session *me, struct hf_ticket *ticket,
     else if (entry)
         hf__memory_wait(name, entry);
     if (!entry || !in)
-        hf__memory_settle(me, name);
+        hf__memory_update(me, name);
     return entry ? ticket_known(entry, ret_grant) : hf__fail_code(why, HF_ENOMEM);
 }
 
@@ -218,7 +218,7 @@ static enum hf_renewal ticket_renew(struct memory_session *me,
     struct memory_entry *entry = hf__memory_entry_of(ticket);
 
     if (entry && entry->name)
-        hf__memory_settle(me, entry->name);
+        hf__memory_update(me, entry->name);
     if (!entry || entry->state == MEMORY_GONE)
         return HF_RENEWAL_LOST;
     if (entry->state == MEMORY_WAITING || mode == HF_CHECK)
@@ -227,7 +227,7 @@ static enum hf_renewal ticket_renew(struct memory_session *me,
         return HF_STILL_HELD;
     entry->ttl_ns = ticket->ttl_ns;
     hf__memory_lease(me, entry);
-    hf__memory_settle(me, entry->name);
+    hf__memory_update(me, entry->name);
     return HF_RENEWED;
 }
 

@@ -154,7 +154,7 @@ int hf__memory_match(const struct memory_name *name, int32_t kind, uint32_t limi
 
 /* Ends leases that are over, lets in who fits, and drops the name if it is not used any
  * more: false. To be called after every change of a name. */
-bool hf__memory_settle(struct memory_session *me, struct memory_name *name);
+bool hf__memory_update(struct memory_session *me, struct memory_name *name);
 
 /* A new place stands in no queue. `admit` draws its token and makes it a holder, `hold`
  * does so with the token it has, `lease` begins its lease anew. */

@@ -110,7 +110,7 @@ static void session_look(void *arg)
     hf__memory_enter(me);
     while ((entry = session_due(me, now))) {
         entry->alarm_ns = HF_NEVER;
-        hf__memory_settle(me, entry->name);
+        hf__memory_update(me, entry->name);
     }
     for (HF_EACH(link, &me->waiting))
         if (entry_at(link)->alarm_ns < next_ns)

@@ -102,7 +102,7 @@ static int latch_down(struct memory_session *me, struct hf_request *request,
     done_note(me->space, request);
     if (name) {
         name->latch_left = (uint32_t)request->result;
-        hf__memory_settle(me, name);
+        hf__memory_update(me, name);
     }
     return 0;
 }
@@ -153,7 +153,7 @@ static int cell_remove(struct memory_session *me, struct memory_name *name,
         hf__free(name->cell_data);
         name->cell_data = NULL;
         name->cell_version = 0;
-        hf__memory_settle(me, name);
+        hf__memory_update(me, name);
     }
     return 0;
 }

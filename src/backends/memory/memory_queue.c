@@ -69,7 +69,7 @@ static void name_expire(struct memory_session *me, struct memory_name *name)
     }
 }
 
-bool hf__memory_settle(struct memory_session *me, struct memory_name *name)
+bool hf__memory_update(struct memory_session *me, struct memory_name *name)
 {
     struct hf_list_node *first;
     struct memory_entry *entry = NULL;

@@ -118,7 +118,7 @@ static bool all_report(struct memory_session *me, const struct hf_request *reque
             if (name->len < request->name_len ||
                 memcmp(name->text, request->name, request->name_len) != 0)
                 continue;
-            if (hf__memory_settle(me, name) && !name_report(me, name))
+            if (hf__memory_update(me, name) && !name_report(me, name))
                 return false;
         }
     }
@@ -185,7 +185,7 @@ int hf__memory_evict(struct memory_session *me, struct hf_request *request,
     if (!entry)
         return hf__fail(why, HF_ENOENT, "nobody holds it with that token");
     hf__memory_lose(me, entry);
-    hf__memory_settle(me, name);
+    hf__memory_update(me, name);
     return 0;
 }
 
@@ -222,7 +222,7 @@ int hf__memory_downgrade(struct memory_session *me, struct hf_request *request,
     struct memory_entry *entry = hf__memory_entry_of(request->ticket);
 
     if (entry && entry->name)
-        hf__memory_settle(me, entry->name);
+        hf__memory_update(me, entry->name);
     if (!entry || !entry->name || entry->state != MEMORY_HELD)
         return hf__fail_code(why, HF_ELOST);
     if (entry->kind != HF_WRITE)
@@ -230,7 +230,7 @@ int hf__memory_downgrade(struct memory_session *me, struct hf_request *request,
     entry->kind = HF_READ;
     entry->name->held.exclusive--;
     entry->name->held.readers++;
-    hf__memory_settle(me, entry->name);
+    hf__memory_update(me, entry->name);
     return 0;
 }
 
@@ -249,7 +249,7 @@ static void entry_take_over(struct memory_session *me, struct memory_entry *adop
     memcpy(adopter->note, old->note, sizeof(adopter->note));
     hf__memory_hold(me, name, adopter);
     hf__memory_lose(me, old);
-    hf__memory_settle(me, name);
+    hf__memory_update(me, name);
 }
 
 int hf__memory_adopt(struct memory_session *me, struct hf_request *request,

@@ -267,5 +267,5 @@ struct memory_name *hf__memory_find(struct memory_session *me, const char *text,
         name = name->next;
     if (!name || name->next_end_ns == HF_NEVER)
         return name;
-    return hf__memory_settle(me, name) ? name : NULL;
+    return hf__memory_update(me, name) ? name : NULL;
 }
