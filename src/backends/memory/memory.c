@@ -86,11 +86,11 @@ static void memory_close(void *session, bool forked)
 
     if (!me->space)
         return;
-    hf__memory_enter(me);
+    hf__memory_lock(me);
     while ((link = hf__list_first(&me->waiting)) ||
            (link = hf__list_first(&me->others)))
         entry_close(me, entry_at(link), forked);
-    hf__memory_leave(me);
+    hf__memory_unlock(me);
     if (!forked) {
         me->host->ops->stop_timer(me->host, &me->timer);
         if (me->wake_fd >= 0)
@@ -179,13 +179,13 @@ static void memory_attempt(void *session, struct hf_ticket *ticket)
     hf_error why;
     int rc, listening;
 
-    hf__memory_enter(me);
+    hf__memory_lock(me);
     rc = ticket_begin(me, ticket, &grant, &why);
-    hf__memory_leave(me);
+    hf__memory_unlock(me);
     if (rc == QUEUED && (listening = hf__memory_listen(me, &why)) < 0) {
-        hf__memory_enter(me);
+        hf__memory_lock(me);
         ticket_end(me, ticket);
-        hf__memory_leave(me);
+        hf__memory_unlock(me);
         rc = listening;
     }
     if (rc == 0)
@@ -204,9 +204,9 @@ static void memory_withdraw(void *session, struct hf_ticket *ticket)
     struct memory_session *me = session;
     enum hf_withdrawal answer;
 
-    hf__memory_enter(me);
+    hf__memory_lock(me);
     answer = ticket_end(me, ticket);
-    hf__memory_leave(me);
+    hf__memory_unlock(me);
     me->host->ops->withdrawn(me->host, ticket, answer);
     hf__memory_drain(me);
 }
@@ -238,9 +238,9 @@ static void memory_renew(void *session, struct hf_ticket *const *tickets, size_t
 
     for (size_t i = 0; i < count; i++) {
         enum hf_renewal answer;
-        hf__memory_enter(me);
+        hf__memory_lock(me);
         answer = ticket_renew(me, tickets[i], mode);
-        hf__memory_leave(me);
+        hf__memory_unlock(me);
         me->host->ops->renewed(me->host, tickets[i], answer, NULL);
     }
     hf__memory_drain(me);
@@ -253,13 +253,13 @@ static void memory_interest(void *session, struct hf_ticket *ticket)
 
     if (!entry || hf__memory_listen(me, NULL) < 0)
         return; /* a loss is then seen at the next renewal or at the end */
-    hf__memory_enter(me);
+    hf__memory_lock(me);
     if (!entry->interest && entry->revoked)
         hf__memory_post(me, entry, MEMORY_REVOKED);
     if (!entry->interest && entry->state == MEMORY_GONE)
         hf__memory_post(me, entry, MEMORY_LOST);
     entry->interest = true;
-    hf__memory_leave(me);
+    hf__memory_unlock(me);
     hf__memory_drain(me);
 }
 
@@ -280,7 +280,7 @@ static bool memory_pass(void *session, struct hf_ticket *ticket, uint64_t token)
 {
     struct memory_session *me = session;
 
-    hf__memory_enter(me);
+    hf__memory_lock(me);
     struct memory_entry *entry = hf__memory_entry_of(ticket);
     bool held = entry && entry->name && entry->state == MEMORY_HELD;
     if (held) {
@@ -288,7 +288,7 @@ static bool memory_pass(void *session, struct hf_ticket *ticket, uint64_t token)
         entry->token = token;
         entry->revoked = false; /* that was asked of the last one */
     }
-    hf__memory_leave(me);
+    hf__memory_unlock(me);
     return held;
 }
 
@@ -296,10 +296,10 @@ static void memory_forget(void *session, const void *ticket_or_request)
 {
     struct memory_session *me = session;
 
-    hf__memory_enter(me);
+    hf__memory_lock(me);
     if (!list_forget(me, &me->waiting, ticket_or_request))
         list_forget(me, &me->others, ticket_or_request);
-    hf__memory_leave(me);
+    hf__memory_unlock(me);
 }
 
 static const char *const schemes[] = { "mem", NULL };

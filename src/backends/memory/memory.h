@@ -135,8 +135,8 @@ const char *hf__memory_host_name(void);
 uint64_t hf__memory_draw(uint32_t count); /* the first of `count` fresh numbers */
 
 /* Between these the space is ours. All below is called there. */
-void hf__memory_enter(struct memory_session *me);
-void hf__memory_leave(struct memory_session *me);
+void hf__memory_lock(struct memory_session *me);
+void hf__memory_unlock(struct memory_session *me);
 
 /* The name if it is in use, without holders whose lease is over; or NULL. */
 struct memory_name *hf__memory_find(struct memory_session *me, const char *text,

@@ -57,7 +57,7 @@ static void news_tell(struct memory_session *me, struct hf_ticket *ticket,
 void hf__memory_drain(struct memory_session *me)
 {
     while (me->due) {
-        hf__memory_enter(me);
+        hf__memory_lock(me);
         struct hf_list_node *link = hf__list_first(&me->news);
         struct memory_entry *entry = HF_CONTAINER(link, struct memory_entry, in_news);
         struct hf_ticket *ticket = entry->ticket;
@@ -71,7 +71,7 @@ void hf__memory_drain(struct memory_session *me)
             ticket->store[0] = 0;
             hf__memory_unbind(me, entry);
         }
-        hf__memory_leave(me);
+        hf__memory_unlock(me);
         if ((news & MEMORY_ALARM) && alarm_ns < me->timer.at_ns)
             me->host->ops->set_timer(me->host, &me->timer, alarm_ns);
         news_tell(me, ticket, news, &grant);
@@ -85,9 +85,9 @@ static void session_woken(void *arg, uint32_t events)
 
     (void)events;
     eventfd_read(me->wake_fd, &count);
-    hf__memory_enter(me);
+    hf__memory_lock(me);
     me->woken = false;
-    hf__memory_leave(me);
+    hf__memory_unlock(me);
     hf__memory_drain(me);
 }
 
@@ -107,7 +107,7 @@ static void session_look(void *arg)
     int64_t next_ns = HF_NEVER;
     struct memory_entry *entry;
 
-    hf__memory_enter(me);
+    hf__memory_lock(me);
     while ((entry = session_due(me, now))) {
         entry->alarm_ns = HF_NEVER;
         hf__memory_update(me, entry->name);
@@ -115,7 +115,7 @@ static void session_look(void *arg)
     for (HF_EACH(link, &me->waiting))
         if (entry_at(link)->alarm_ns < next_ns)
             next_ns = entry_at(link)->alarm_ns;
-    hf__memory_leave(me);
+    hf__memory_unlock(me);
     me->host->ops->set_timer(me->host, &me->timer, next_ns);
     hf__memory_drain(me);
 }
@@ -138,8 +138,8 @@ int hf__memory_listen(struct memory_session *me, hf_error *why)
         close(fd);
         return hf__fail_code(why, rc);
     }
-    hf__memory_enter(me);
+    hf__memory_lock(me);
     me->wake_fd = fd;
-    hf__memory_leave(me);
+    hf__memory_unlock(me);
     return 0;
 }

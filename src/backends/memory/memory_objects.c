@@ -225,9 +225,9 @@ void hf__memory_ask(void *session, struct hf_request *request)
     hf_error why;
     int rc;
 
-    hf__memory_enter(me);
+    hf__memory_lock(me);
     rc = verbs[request->verb](me, request, &why);
-    hf__memory_leave(me);
+    hf__memory_unlock(me);
     if (rc == 0)
         findings_tell(me, request);
     findings_done(me);

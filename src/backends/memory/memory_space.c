@@ -155,12 +155,12 @@ void hf__memory_space_close(struct memory_space *space)
         space_free(space);
 }
 
-void hf__memory_enter(struct memory_session *me)
+void hf__memory_lock(struct memory_session *me)
 {
     pthread_mutex_lock(&me->space->lock);
 }
 
-void hf__memory_leave(struct memory_session *me)
+void hf__memory_unlock(struct memory_session *me)
 {
     me->due = !hf__list_empty(&me->news);
     pthread_mutex_unlock(&me->space->lock);
