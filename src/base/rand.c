@@ -36,7 +36,7 @@ static int kernel_random(unsigned char *buffer, size_t size)
     return 0;
 }
 
-static inline lanes turn(lanes x, int bits)
+static inline lanes rotate(lanes x, int bits)
 {
     return x << bits | x >> (32 - bits);
 }
@@ -44,13 +44,13 @@ static inline lanes turn(lanes x, int bits)
 static inline void quarter(lanes *a, lanes *b, lanes *c, lanes *d)
 {
     *a += *b;
-    *d = turn(*d ^ *a, 16);
+    *d = rotate(*d ^ *a, 16);
     *c += *d;
-    *b = turn(*b ^ *c, 12);
+    *b = rotate(*b ^ *c, 12);
     *a += *b;
-    *d = turn(*d ^ *a, 8);
+    *d = rotate(*d ^ *a, 8);
     *c += *d;
-    *b = turn(*b ^ *c, 7);
+    *b = rotate(*b ^ *c, 7);
 }
 
 /* Four ChaCha blocks, counters counter .. counter + 3, one per lane. The lanes are left

@@ -83,7 +83,7 @@ static void resolve_free(struct hf_resolve *resolve)
     hf__free(resolve);
 }
 
-static void let_go(struct hf_resolve *resolve)
+static void owner_drop(struct hf_resolve *resolve)
 {
     if (atomic_fetch_sub(&resolve->owners, 1) == 1)
         resolve_free(resolve);
@@ -98,7 +98,7 @@ static void *resolve_run(void *arg)
     atomic_store_explicit(&resolve->done, true, memory_order_release);
     while (write(resolve->event_fd, &one, sizeof(one)) < 0 && errno == EINTR)
         continue;
-    let_go(resolve);
+    owner_drop(resolve);
     return NULL;
 }
 
@@ -166,5 +166,5 @@ void hf__resolve_drop(struct hf_resolve *resolve, bool forked)
     if (resolve && forked)
         resolve_free(resolve);
     else if (resolve)
-        let_go(resolve);
+        owner_drop(resolve);
 }

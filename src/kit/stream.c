@@ -11,7 +11,7 @@
  * No SIGPIPE: every send has MSG_NOSIGNAL, and TLS has a BIO of its own for that.
  * After each callback `epoch` tells whether the user has closed the stream.
  */
-#include "stream_inside.h"
+#include "stream_internal.h"
 
 #include "../base/clock.h"
 #include "../base/error.h"
@@ -28,7 +28,7 @@
 #define READ_LEAST ((size_t)4 << 10) /* room for one recv */
 #define CONNECT_DEFAULT_NS (5 * HF_NS_PER_S)
 
-enum { LAST_READS = 64 };
+enum { REST_READS = 64 };
 
 /* ---- In the loop --------------------------------------------------------------- */
 
@@ -56,18 +56,18 @@ int hf__stream_watch(struct hf_stream *stream, int fd, uint32_t events)
     return rc;
 }
 
-void hf__stream_doom(struct hf_stream *stream)
+void hf__stream_break_later(struct hf_stream *stream)
 {
     int64_t now = stream->host->ops->now(stream->host);
-    stream->doomed = true;
+    stream->breaking = true;
     stream->host->ops->set_timer(stream->host, &stream->timer, now);
 }
 
-void hf__stream_drop_socket(struct hf_stream *stream, bool goodbye)
+void hf__stream_drop_socket(struct hf_stream *stream, bool notify)
 {
     hf__stream_unwatch(stream);
     if (stream->session)
-        stream->tls->session_free(stream->session, goodbye);
+        stream->tls->session_free(stream->session, notify);
     stream->session = NULL;
     if (stream->fd >= 0)
         close(stream->fd);
@@ -76,27 +76,27 @@ void hf__stream_drop_socket(struct hf_stream *stream, bool goodbye)
 
 void hf__stream_close(struct hf_stream *stream)
 {
-    hf__stream_drop_socket(stream, stream->state == STREAM_OPEN && !stream->doomed);
+    hf__stream_drop_socket(stream, stream->state == STREAM_OPEN && !stream->breaking);
     stream->host->ops->stop_timer(stream->host, &stream->timer);
     stream->state = STREAM_CLOSED;
-    stream->doomed = false;
+    stream->breaking = false;
     stream->read_wants = stream->write_wants = 0;
     stream->in.from = stream->in.to = 0;
     hf__buffer_wipe(&stream->out);
     stream->epoch++;
 }
 
-static void break_off(struct hf_stream *stream, const hf_error *why)
+static void stream_break(struct hf_stream *stream, const hf_error *why)
 {
     hf_error copy = *why;
-    stream->doomed = true;
+    stream->breaking = true;
     hf__stream_close(stream);
     stream->user.broken(stream->arg, &copy);
 }
 
 bool hf__stream_is_open(const struct hf_stream *stream)
 {
-    return stream->state == STREAM_OPEN && !stream->doomed;
+    return stream->state == STREAM_OPEN && !stream->breaking;
 }
 
 /* ---- Input --------------------------------------------------------------------- */
@@ -159,23 +159,24 @@ static bool read_ready(struct hf_stream *stream)
     } while (got > 0 && stream->tls && stream->tls->pending(stream->session));
     if (got >= 0)
         return true;
-    break_off(stream, stream->doomed && why.code != HF_EREFUSED ? &stream->why : &why);
+    stream_break(stream,
+                 stream->breaking && why.code != HF_EREFUSED ? &stream->why : &why);
     return false;
 }
 
 /* Its last words, then the end. */
-static void read_last(struct hf_stream *stream)
+static void read_rest(struct hf_stream *stream)
 {
     uint32_t epoch = stream->epoch;
     hf_error why = stream->why, last;
     ssize_t got = 1;
 
-    for (int i = 0; i < LAST_READS && got > 0; i++) {
+    for (int i = 0; i < REST_READS && got > 0; i++) {
         got = read_once(stream, &last);
         if (stream->epoch != epoch)
             return;
     }
-    break_off(stream, got < 0 && last.code == HF_EREFUSED ? &last : &why);
+    stream_break(stream, got < 0 && last.code == HF_EREFUSED ? &last : &why);
 }
 
 const char *hf__stream_input(const struct hf_stream *stream, size_t *ret_size)
@@ -212,7 +213,7 @@ static void write_out(struct hf_stream *stream)
     while (left > 0) {
         ssize_t sent = push(stream, stream->out.data + stream->out.from, left);
         if (sent < 0) {
-            hf__stream_doom(stream);
+            hf__stream_break_later(stream);
             return;
         }
         hf__buffer_consume(&stream->out, (size_t)sent);
@@ -228,13 +229,13 @@ static void write_out(struct hf_stream *stream)
 static void rewatch(struct hf_stream *stream)
 {
     uint32_t wants = (stream->read_wants | stream->write_wants) & EPOLLOUT;
-    if (stream->doomed || stream->watched == (EPOLLIN | wants))
+    if (stream->breaking || stream->watched == (EPOLLIN | wants))
         return;
     if (hf__stream_watch(stream, stream->fd, EPOLLIN | wants) == 0)
         return;
     hf__error_set(&stream->why, HF_ESYSTEM, "the connection to %s cannot be watched",
                   stream->peer);
-    hf__stream_doom(stream);
+    hf__stream_break_later(stream);
 }
 
 char *hf__stream_room(struct hf_stream *stream, size_t size)
@@ -254,7 +255,7 @@ bool hf__stream_flush(struct hf_stream *stream)
     size_t gathered = hf__buffer_used(&stream->out);
     write_out(stream);
     rewatch(stream);
-    return stream->tls || !stream->doomed || hf__buffer_used(&stream->out) < gathered;
+    return stream->tls || !stream->breaking || hf__buffer_used(&stream->out) < gathered;
 }
 
 /* ---- Events -------------------------------------------------------------------- */
@@ -265,7 +266,7 @@ static void transfer(struct hf_stream *stream, uint32_t events)
     bool both = stream->tls != NULL;
     if ((both || events & ~(uint32_t)EPOLLOUT) && !read_ready(stream))
         return;
-    if ((both || events & EPOLLOUT) && !stream->doomed)
+    if ((both || events & EPOLLOUT) && !stream->breaking)
         write_out(stream);
     rewatch(stream);
 }
@@ -275,19 +276,19 @@ static void on_ready(void *arg, uint32_t events)
     struct hf_stream *stream = arg;
     if (stream->state == STREAM_OPEN)
         transfer(stream, events);
-    else if (!stream->doomed)
+    else if (!stream->breaking)
         hf__stream_open_step(stream);
 }
 
 static void on_timer(void *arg)
 {
     struct hf_stream *stream = arg;
-    if (!stream->doomed)
+    if (!stream->breaking)
         hf__stream_open_late(stream);
     else if (stream->state == STREAM_OPEN)
-        read_last(stream);
+        read_rest(stream);
     else
-        break_off(stream, &stream->why);
+        stream_break(stream, &stream->why);
 }
 
 bool hf__stream_pump(struct hf_stream *stream, int64_t deadline_ns)

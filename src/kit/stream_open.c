@@ -11,7 +11,7 @@
  * dooms the stream. What TLS refuses ends the opening; another address would not do
  * better, and the sentence would be lost.
  */
-#include "stream_inside.h"
+#include "stream_internal.h"
 
 #include "../base/clock.h"
 #include "../base/error.h"
@@ -55,13 +55,13 @@ static void note_sys(struct hf_stream *stream, int sys)
 
 /* ---- Connect ------------------------------------------------------------------- */
 
-static void watch_or_doom(struct hf_stream *stream, uint32_t events)
+static void watch_or_break(struct hf_stream *stream, uint32_t events)
 {
     if (hf__stream_watch(stream, stream->fd, events) == 0)
         return;
     hf__error_set(&stream->why, HF_ESYSTEM, "the connection to %s cannot be watched",
                   stream->peer);
-    hf__stream_doom(stream);
+    hf__stream_break_later(stream);
 }
 
 /* 0: under way or done. EAGAIN of a unix socket is neither: its backlog is full. */
@@ -93,7 +93,7 @@ static void connect_next(struct hf_stream *stream)
         int sys = connect_start(stream, &stream->addresses.list[index]);
         if (sys == 0) {
             timer_share(stream);
-            watch_or_doom(stream, EPOLLOUT);
+            watch_or_break(stream, EPOLLOUT);
             return;
         }
         note_sys(stream, sys);
@@ -102,7 +102,7 @@ static void connect_next(struct hf_stream *stream)
             return;
         }
     }
-    hf__stream_doom(stream);
+    hf__stream_break_later(stream);
 }
 
 static void address_failed(struct hf_stream *stream)
@@ -158,33 +158,33 @@ static void become_open(struct hf_stream *stream)
     stream->first = address_index(stream) + 1;
     stream->state = STREAM_OPEN;
     timer_move(stream, HF_NEVER);
-    watch_or_doom(stream, EPOLLIN);
-    if (!stream->doomed)
+    watch_or_break(stream, EPOLLIN);
+    if (!stream->breaking)
         stream->user.opened(stream->arg);
 }
 
-static void shake(struct hf_stream *stream)
+static void handshake_step(struct hf_stream *stream)
 {
     uint32_t wants = EPOLLIN;
     int rc = stream->tls->handshake(stream->session, &wants, &stream->why);
     if (rc == 0)
-        watch_or_doom(stream, wants);
+        watch_or_break(stream, wants);
     else if (rc > 0)
         become_open(stream);
     else
-        hf__stream_doom(stream);
+        hf__stream_break_later(stream);
 }
 
-static void shake_start(struct hf_stream *stream)
+static void handshake_start(struct hf_stream *stream)
 {
     const char *name = hf__stream_tls_name(&stream->settings);
-    stream->state = STREAM_SHAKING;
+    stream->state = STREAM_HANDSHAKE;
     int rc = stream->tls->session_new(stream->context, stream->fd, name,
                                       &stream->session, &stream->why);
     if (rc == 0)
-        shake(stream);
+        handshake_step(stream);
     else
-        hf__stream_doom(stream);
+        hf__stream_break_later(stream);
 }
 
 static void connect_step(struct hf_stream *stream)
@@ -197,7 +197,7 @@ static void connect_step(struct hf_stream *stream)
     }
     socket_tune(stream->fd);
     if (stream->tls)
-        shake_start(stream);
+        handshake_start(stream);
     else
         become_open(stream);
 }
@@ -218,7 +218,7 @@ static void resolve_step(struct hf_stream *stream)
     }
     hf__error_set(&stream->why, HF_EUNREACHABLE, "the host %s cannot be found: %s",
                   stream->settings.host, gai_strerror(error));
-    hf__stream_doom(stream);
+    hf__stream_break_later(stream);
 }
 
 static int resolve_start(struct hf_stream *stream, hf_error *why)
@@ -245,14 +245,14 @@ void hf__stream_open_step(struct hf_stream *stream)
     else if (stream->state == STREAM_CONNECTING)
         connect_step(stream);
     else
-        shake(stream);
+        handshake_step(stream);
 }
 
 static const char *awaited(const struct hf_stream *stream)
 {
     if (stream->state == STREAM_RESOLVING)
         return "no address";
-    return stream->state == STREAM_SHAKING ? "no TLS handshake" : "no answer";
+    return stream->state == STREAM_HANDSHAKE ? "no TLS handshake" : "no answer";
 }
 
 void hf__stream_open_late(struct hf_stream *stream)
@@ -268,7 +268,7 @@ void hf__stream_open_late(struct hf_stream *stream)
         hf__error_set(&stream->why, HF_EUNREACHABLE, "%s from %s in time",
                       awaited(stream), stream->peer);
     if (over || stream->state == STREAM_RESOLVING)
-        hf__stream_doom(stream);
+        hf__stream_break_later(stream);
     else
         address_failed(stream);
 }

@@ -11,7 +11,7 @@
  * recv(2) for a reply. The thread's error queue is OpenSSL's way to tell what happened;
  * it is cleared before and after each call, so that nothing of ours is left in it.
  */
-#include "tls_words.h"
+#include "tls_errors.h"
 
 #include "../base/error.h"
 
@@ -232,9 +232,9 @@ static int session_new(void *context, int fd, const char *name, void **ret_sessi
     return hf__fail(why, HF_EURL, "%s cannot be the name of a TLS server", name);
 }
 
-static void session_free(void *session, bool goodbye)
+static void session_free(void *session, bool notify)
 {
-    if (goodbye)
+    if (notify)
         SSL_shutdown(session);
     SSL_free(session);
     ERR_clear_error();

@@ -30,7 +30,7 @@ struct hf_tls {
     /* `name` is what the certificate has to be for; lives as long as the session. */
     int (*session_new)(void *context, int fd, const char *name, void **ret_session,
                        hf_error *why);
-    void (*session_free)(void *session, bool goodbye);
+    void (*session_free)(void *session, bool notify);
 
     /* 1: done, 0: again when the descriptor has *ret_wants (EPOLLIN, EPOLLOUT), or an
      * error: HF_EREFUSED (verification, alerts), HF_EUNREACHABLE. */

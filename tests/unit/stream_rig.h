@@ -16,7 +16,7 @@
 #ifndef HF_TESTS_STREAM_RIG_H
 #define HF_TESTS_STREAM_RIG_H
 
-#include "../../src/kit/stream_inside.h"
+#include "../../src/kit/stream_internal.h"
 #include "fake_host.h"
 #include "unit.h"
 

@@ -340,7 +340,7 @@ static void plain_start(struct rig *rig)
     rig_new(rig);
     rig_open(rig);
     rig_accept(rig);
-    RIG_WAIT(rig, rig->stream->state == STREAM_SHAKING);
+    RIG_WAIT(rig, rig->stream->state == STREAM_HANDSHAKE);
 }
 
 START_TEST(plain_server_is_refused)
@@ -364,7 +364,7 @@ START_TEST(silent_server_meets_the_deadline)
     rig.settings.tls = true;
     rig_new(&rig);
     rig_open(&rig);
-    RIG_WAIT(&rig, rig.stream->state == STREAM_SHAKING);
+    RIG_WAIT(&rig, rig.stream->state == STREAM_HANDSHAKE);
     clock.now_ns += rig.settings.connect_ns;
     RIG_WAIT(&rig, rig.broken == 1);
     ck_assert_int_eq(rig.why.code, HF_EUNREACHABLE);

@@ -11,8 +11,8 @@
  * the step, in OPEN it stands at HF_NEVER. A stream that must break is `doomed` and its
  * timer due; `broken` comes from there.
  */
-#ifndef HF_KIT_STREAM_INSIDE_H
-#define HF_KIT_STREAM_INSIDE_H
+#ifndef HF_KIT_STREAM_INTERNAL_H
+#define HF_KIT_STREAM_INTERNAL_H
 
 #include "buffer.h"
 #include "resolve.h"
@@ -23,7 +23,7 @@ enum stream_state {
     STREAM_CLOSED = 0,
     STREAM_RESOLVING,
     STREAM_CONNECTING, /* without a descriptor: the peer's backlog is full, try again */
-    STREAM_SHAKING,
+    STREAM_HANDSHAKE,
     STREAM_OPEN,
 };
 
@@ -42,7 +42,7 @@ struct hf_stream {
     uint32_t epoch;   /* how often it was closed: tells whether a callback did */
     struct hf_timer timer;
 
-    bool doomed;
+    bool breaking;
     hf_error why; /* of `doomed`, or of the last address that failed */
 
     struct hf_resolve *resolve; /* outlives a close: the next opening takes it over */
@@ -64,10 +64,10 @@ int hf__stream_watch(struct hf_stream *stream, int fd, uint32_t events);
 void hf__stream_unwatch(struct hf_stream *stream);
 
 /* Makes `broken` come with stream->why, from the loop. */
-void hf__stream_doom(struct hf_stream *stream);
+void hf__stream_break_later(struct hf_stream *stream);
 
 /* Closes the socket (and its TLS session) but not the opening. */
-void hf__stream_drop_socket(struct hf_stream *stream, bool goodbye);
+void hf__stream_drop_socket(struct hf_stream *stream, bool notify);
 
 /* The next step of an opening, when the watched descriptor or the timer says so. */
 void hf__stream_open_step(struct hf_stream *stream);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What OpenSSL says, in sentences that a person can act on. */
-#ifndef HF_KIT_TLS_WORDS_H
-#define HF_KIT_TLS_WORDS_H
+#ifndef HF_KIT_TLS_ERRORS_H
+#define HF_KIT_TLS_ERRORS_H
 
 #include "tls.h"
 

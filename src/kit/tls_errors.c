@@ -8,7 +8,7 @@
  * certificate, the alert that the server sent, and the reason that OpenSSL gives. What
  * has no sentence here is told in OpenSSL's words.
  */
-#include "tls_words.h"
+#include "tls_errors.h"
 
 #include "../base/error.h"
 
@@ -16,7 +16,7 @@
 #include <openssl/err.h>
 #include <openssl/x509v3.h>
 
-struct word {
+struct explanation {
     long code;
     const char *sentence;
 };
@@ -27,7 +27,7 @@ struct word {
     "intermediate certificate"
 
 /* "the certificate of HOST ..." */
-static const struct word cert_words[] = {
+static const struct explanation cert_errors[] = {
     { X509_V_ERR_CERT_HAS_EXPIRED, "has expired" },
     { X509_V_ERR_CERT_NOT_YET_VALID, "is not valid yet, or the clock is wrong" },
     { X509_V_ERR_HOSTNAME_MISMATCH, "is for another host" },
@@ -56,7 +56,7 @@ static const struct word cert_words[] = {
 #define OLD_TLS "the server does not speak TLS 1.2 or later"
 #define NO_TLS "the server does not speak TLS on this port"
 
-static const struct word reason_words[] = {
+static const struct explanation reasons[] = {
     { SSL_R_TLSV13_ALERT_CERTIFICATE_REQUIRED,
       "the server asks for a client certificate (tls_cert)" },
     { SSL_R_SSLV3_ALERT_BAD_CERTIFICATE, OUR_CERT },
@@ -81,16 +81,17 @@ static const struct word reason_words[] = {
     { SSL_R_EE_KEY_TOO_SMALL, "a certificate has a key that is too short to be safe" },
 };
 
-static const char *word_find(const struct word *words, size_t count, long code)
+static const char *explanation_find(const struct explanation *list, size_t count,
+                                    long code)
 {
     for (size_t i = 0; i < count; i++)
-        if (words[i].code == code)
-            return words[i].sentence;
+        if (list[i].code == code)
+            return list[i].sentence;
     return NULL;
 }
 
-#define FIND(words, code)                                                              \
-    word_find((words), sizeof(words) / sizeof((words)[0]), (long)(code))
+#define FIND(list, code)                                                               \
+    explanation_find((list), sizeof(list) / sizeof((list)[0]), (long)(code))
 
 static const char *server_name(SSL *ssl, char **ret_address)
 {
@@ -102,7 +103,7 @@ static const char *server_name(SSL *ssl, char **ret_address)
 
 static int fail_verify(hf_error *why, SSL *ssl, long result)
 {
-    const char *sentence = FIND(cert_words, result);
+    const char *sentence = FIND(cert_errors, result);
     char *address = NULL;
     const char *name = server_name(ssl, &address);
 
@@ -124,7 +125,7 @@ int hf__tls_fail_session(hf_error *why, SSL *ssl)
         return fail_verify(why, ssl, verified);
     if (reason == SSL_R_UNEXPECTED_EOF_WHILE_READING)
         return hf__fail(why, HF_EUNREACHABLE, "the server closed the connection");
-    const char *sentence = FIND(reason_words, reason);
+    const char *sentence = FIND(reasons, reason);
     if (sentence)
         return hf__fail(why, HF_EREFUSED, "%s", sentence);
     sentence = ERR_reason_error_string(ERR_peek_error());
@@ -139,7 +140,7 @@ int hf__tls_fail_file(hf_error *why, const char *setting, const char *path,
     if (ERR_SYSTEM_ERROR(error))
         return hf__fail_sys(why, HF_EURL, ERR_GET_REASON(error), "%s: %s", setting,
                             path);
-    if (ERR_GET_LIB(error) == ERR_LIB_SSL && FIND(reason_words, ERR_GET_REASON(error)))
-        otherwise = FIND(reason_words, ERR_GET_REASON(error));
+    if (ERR_GET_LIB(error) == ERR_LIB_SSL && FIND(reasons, ERR_GET_REASON(error)))
+        otherwise = FIND(reasons, ERR_GET_REASON(error));
     return hf__fail(why, HF_EURL, "%s: %s %s", setting, path, otherwise);
 }
