@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Versioned cells: one file each, `cell.<name>`. Called outside the guard.
+ * Versioned cells: one file each, `cell.<name>`. Called without the guard.
  *
  * A file is replaced as a whole: the new one is written beside it, brought to disk, and
  * renamed over the old one, so a reader sees one or the other and needs no guard. Only
- * the last look at the version and the rename (or removal) are done inside. Versions
- * come from the counter of tokens, and they grow: a new cell gets its version inside
- * the guard, because one of that name may have come and gone since the file was
- * written. The id of the request stays
- * with the value, and removals are remembered in the session, so a repeated request is
- * done once.
+ * the last check of the version and the rename (or removal) are done with the guard
+ * held. Versions come from the token counter, and they grow: a new cell gets its
+ * version with the guard held, because a cell of that name may have been made and
+ * removed since the file was written. The id of the request is stored with the value,
+ * and the session remembers removals, so a repeated request takes effect once.
  *
  * Files outlive everything, a reboot included.
  */
@@ -124,7 +123,7 @@ static int cell_read(struct file_queue *me, const char *file, struct cell *cell,
     return 0;
 }
 
-/* The same by name; HF_ECORRUPT also if another name has that file. */
+/* The same by name; HF_ECORRUPT also if the file is that of another name. */
 static int cell_load(struct file_queue *me, const struct hf_request *request,
                      struct cell *cell, hf_error *why)
 {
@@ -191,7 +190,7 @@ static int tmp_write(struct file_queue *me, const char *tmp, const struct cell *
 
     if (!size_allowed(size))
         return hf__fail_sys(why, HF_EFULL, sys, "the cell cannot be written");
-    hf__file_home_drop_tmp(me->dir_fd, tmp); /* of one who died in that slot */
+    hf__file_home_drop_tmp(me->dir_fd, tmp); /* of a dead session with that number */
     fd = openat(me->dir_fd, tmp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
                 me->mode);
     if (fd >= 0 && fchmod(fd, me->mode) == 0 && write_all(fd, cell, size) == 0 &&
@@ -265,9 +264,9 @@ static int file_replace(struct file_queue *me, struct hf_request *request,
     return unlinkat(me->dir_fd, file, 0);
 }
 
-/* In the guard: gives the written file a version of now. cell_store() brings it to disk
- * later; after a crash in between the version is the one that was written before, which
- * no caller knows. */
+/* Guard held: gives the written file its final version. cell_store() brings it to disk
+ * later; after a crash in between the file has the version that was written before,
+ * which no caller knows. */
 static int file_stamp(struct file_queue *me, const char *tmp, struct cell_head *head)
 {
     int fd = openat(me->dir_fd, tmp, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
@@ -280,8 +279,8 @@ static int file_stamp(struct file_queue *me, const char *tmp, struct cell_head *
     return -1;
 }
 
-/* In the guard: the step that counts. The record only keeps the name from being used
- * for a lock. *ret_fd: to be brought to disk, or -1. */
+/* Guard held: makes the change. The record only keeps the name from being used for a
+ * lock. *ret_fd: to be brought to disk, or -1. */
 static int cell_replace(struct file_queue *me, struct hf_request *request,
                         const char *tmp, struct cell_head *head, struct cell *found,
                         int *ret_fd, hf_error *why)
@@ -313,7 +312,7 @@ static int cell_store(struct file_queue *me, struct hf_request *request,
     char tmp[32];
     struct cell_head head = { 0 };
     int fd = -1;
-    int rc = version_check(me, request, cell, why); /* spares a hopeless write */
+    int rc = version_check(me, request, cell, why); /* saves a write that would fail */
 
     if (rc != 1)
         return rc;

@@ -9,8 +9,8 @@
 
 typedef void cell_cb(void *arg, const char *name, size_t len, uint64_t version);
 
-/* Tells of every cell that the request names (`prefix`: of each whose name begins so).
- * Damaged files are passed over in a listing, and HF_ECORRUPT by name. */
+/* Calls `callback` with each cell that the request names (`prefix`: each whose name
+ * begins so). A listing skips damaged files; asked for by name they are HF_ECORRUPT. */
 int hf__file_cells_each(struct file_queue *me, const struct hf_request *request,
                         cell_cb *callback, void *arg, hf_error *why);
 

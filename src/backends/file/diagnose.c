@@ -2,13 +2,13 @@
 /*
  * Diagnose: what is known to break or slow down locks in a directory.
  *
- * Both layouts ask for it (HF_DIAGNOSE), outside the guard and under the client's lock.
- * Facts are gathered first, through descriptors that are open anyway; each of them is
- * then judged by a function of its own, and told with its remedy. What open() refuses
- * (a network file system, a directory that everybody may write) is judged again: it may
- * have come to be since.
+ * Both layouts call it (HF_DIAGNOSE), without the guard and under the client's lock.
+ * Facts are gathered first, through descriptors that are open anyway; a function of its
+ * own then judges each fact and reports it with a remedy. What open() refuses (a
+ * network file system, a directory that all users may write) is judged again: it may
+ * have changed since.
  *
- * A trap may cost a lock. A remark will not, but somebody should know.
+ * A trap may cost a lock. A remark will not, but is worth knowing.
  */
 #include "diagnose.h"
 
@@ -31,7 +31,7 @@
 #define SPACE_LOW (32 * MIB)
 #define INODES_LOW 100
 #define FULL_PERCENT 75
-#define PART 512 /* blocks looked at in one go */
+#define PART 512 /* blocks read per lock of the guard */
 
 #define FS_TMPFS 0x01021994
 #define FS_RAMFS 0x858458f6
@@ -171,7 +171,7 @@ static void judge_space(struct judge *j)
     judge_tell(j, HF_GOOD, "space");
 }
 
-/* ---- Who may do what ------------------------------------------------------------- */
+/* ---- Permissions ----------------------------------------------------------------- */
 
 static void judge_owner(struct judge *j)
 {
@@ -185,7 +185,7 @@ static void judge_owner(struct judge *j)
     judge_tell(j, HF_TRAP, "permissions");
 }
 
-/* True if there was something to say. */
+/* True if there was a finding. */
 static bool judge_dir_mode(struct judge *j)
 {
     unsigned mode = j->facts->dir_mode & 07777;
@@ -223,7 +223,8 @@ static bool judge_dir_mode(struct judge *j)
     return false;
 }
 
-/* flock(2) needs no write permission, so there a mode of the files means little. */
+/* flock(2) needs no write permission, so with layout=flock the mode of the files
+ * matters little. */
 static bool judge_file_mode(struct judge *j)
 {
     unsigned mode = j->facts->file_mode & 07777;
@@ -252,7 +253,7 @@ static void judge_permissions(struct judge *j)
     judge_tell(j, HF_GOOD, "permissions");
 }
 
-/* ---- What happened to it --------------------------------------------------------- */
+/* ---- Files and reboots ----------------------------------------------------------- */
 
 static void judge_file(struct judge *j)
 {
@@ -276,8 +277,9 @@ static void judge_file(struct judge *j)
     }
 }
 
-/* What is kept without a process is gone after a reboot, whatever was promised to last:
- * holds until their lease ends, latches until they are counted down. */
+/* What needs no process is lost by a reboot all the same: detached holds, which should
+ * last until their lease ends, and latches, which should last until they are counted
+ * down. */
 static void judge_reboot(struct judge *j)
 {
     uint32_t detached = j->facts->detached, latches = j->facts->latches;
@@ -305,8 +307,8 @@ static void judge_reboot(struct judge *j)
     }
 }
 
-/* Those cleaners lock a directory before they look into it; the queue layout and the
- * user's own directory are locked by every client. */
+/* Such cleaners lock a directory before they look into it; clients lock the directory
+ * of the queue layout and the user's default one. */
 static void judge_cleaners(struct judge *j)
 {
     const char *path = j->facts->path;
@@ -323,7 +325,7 @@ static void judge_cleaners(struct judge *j)
     judge_tell(j, HF_REMARK, "cleaners");
 }
 
-/* ---- Who is there, how full it is ------------------------------------------------ */
+/* ---- Clients and room ------------------------------------------------------------ */
 
 static bool nearly_full(uint32_t used, uint32_t room)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What there is to say about the directory of a file: store: gathered as facts, then
- * judged. The judgement is pure, so that tests can make facts up. */
+/* Findings about the directory of a file: store: facts are gathered, then judged. The
+ * judgement is a pure function, so that tests can make facts up. */
 #ifndef HF_FILE_DIAGNOSE_H
 #define HF_FILE_DIAGNOSE_H
 
@@ -11,18 +11,19 @@
 #define FACTS_PATH 512
 
 struct dir_facts {
-    char path[FACTS_PATH]; /* for messages; "" if it cannot be known */
-    bool flock;            /* which layout */
-    bool shielded;         /* cleaners of temporary files pass the directory by */
+    char path[FACTS_PATH]; /* for messages; "" if not known */
+    bool flock;            /* layout=flock */
+    bool shielded;         /* cleaners of temporary files skip it */
     uint32_t fs_type;      /* of statfs() */
     uint64_t free_bytes;
     uint64_t free_inodes; /* UINT64_MAX: the file system does not count them */
-    uid_t user;           /* who asks */
+    uid_t user;           /* the user of this process */
     uid_t dir_owner;
     mode_t dir_mode;
-    mode_t file_mode;    /* of the state or token file; 0: there is none */
-    bool file_replaced;  /* the state file in the directory is not the one we use */
-    bool tokens_private; /* the token file cannot be written: a counter of our own */
+    mode_t file_mode;   /* of the state or token file; 0: there is none */
+    bool file_replaced; /* the state file is not the one in use */
+    bool
+        tokens_private; /* the token file cannot be written: the process has its own counter */
     uint32_t sessions, session_room;
     uint32_t in_other_namespace; /* sessions in another pid namespace */
     uint32_t blocks, block_room;
@@ -31,18 +32,18 @@ struct dir_facts {
     uint32_t latches;  /* that are counting */
 };
 
-/* Fills in what the directory and its file `state` or `.holdfast-tokens` say, which we
- * have open as `file_fd` (-1: not any more). The rest is the caller's. HF_ESYSTEM. */
+/* Fills in what the directory and its file `state` or `.holdfast-tokens` say, which is
+ * open as `file_fd` (-1: no longer). The caller fills in the rest. HF_ESYSTEM. */
 int hf__file_facts_gather(struct dir_facts *facts, int dir_fd, int file_fd,
                           hf_error *why);
 
 typedef void hf__file_facts_tell(void *arg, const hf_finding *finding);
 
-/* Tells what follows from the facts: at least one finding. */
+/* Calls `tell` with each finding that follows from the facts: at least one. */
 void hf__file_facts_judge(const struct dir_facts *facts, hf__file_facts_tell *tell,
                           void *arg);
 
-/* Both at once, the findings told to the host. */
+/* Gathers and judges; reports the findings to the host. */
 int hf__file_facts_report(struct dir_facts *facts, int dir_fd, int file_fd,
                           struct hf_host *host, struct hf_request *request,
                           hf_error *why);

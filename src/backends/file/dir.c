@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Opening directories and files of the file: store. Called from open() and attempt() of
+ * Opens directories and files of the file: store. Called from open() and attempt() of
  * its layouts, never on a hot path.
  *
  * The rule throughout: open first, without following a link, then judge what was opened
- * through the descriptor. Looking first and opening later would leave a gap in which
- * somebody else can put another thing there. A look at the path serves only to say in
- * words why opening it failed.
+ * through the descriptor. If the path were checked first and opened later, another user
+ * could replace it in between. A check of the path serves only to explain why opening
+ * it failed.
  *
- * The default directory is /var/tmp/holdfast-<effective user id>. It depends on nothing
- * but the user: two processes must meet there even if one was started by cron, one by
- * sudo and one by hand, so neither $TMPDIR nor $XDG_RUNTIME_DIR nor $HOME can have a
- * say. /var/tmp and not /tmp, because the tokens should survive a reboot; and in a
- * place where everybody may write, hence the strict look at owner and mode.
+ * The default directory is /var/tmp/holdfast-<effective user id>. It depends only on
+ * the user: two processes must find the same one even if cron started one and sudo the
+ * other, so $TMPDIR, $XDG_RUNTIME_DIR and $HOME are not used. It is in /var/tmp and not
+ * in /tmp, because the tokens should survive a reboot; all users may write there, hence
+ * the strict check of owner and mode.
  */
 #include "dir.h"
 
@@ -32,7 +32,8 @@
 #define FILE_FLAGS (O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)
 #define FILE_TRIES 16
 
-/* How much of a path goes into a sentence, so that there is room for the rest of it. */
+/* How much of a path is shown in a message, so that there is room for the rest of
+ * it. */
 #define SHOWN "%.100s"
 
 int hf__file_dir_code(int sys)
@@ -57,7 +58,7 @@ int hf__file_dir_code(int sys)
     }
 }
 
-/* ---- File systems that cannot be trusted with locks ----------------------------- */
+/* ---- Network file systems -------------------------------------------------------- */
 
 static const struct {
     uint32_t type;
@@ -130,7 +131,7 @@ static int dir_check(int fd, const char *path, bool ours, hf_error *why)
     return fs_check(fd, path, why);
 }
 
-/* Says why the directory could not be opened. */
+/* Explains why the directory could not be opened. */
 static int dir_refuse(const char *path, int sys, hf_error *why)
 {
     struct stat st;
@@ -151,8 +152,8 @@ static int dir_refuse(const char *path, int sys, hf_error *why)
                         "'" SHOWN "' cannot be opened", path);
 }
 
-/* Makes the default directory if it is not there. The umask may have taken bits off
- * what we made ourselves. */
+/* Makes the default directory if it does not exist. The umask may have removed bits
+ * from the mode of one that was just made. */
 static int dir_open_default(const char *path, int *ret_fd, hf_error *why)
 {
     bool made = mkdir(path, 0700) == 0;
@@ -184,7 +185,7 @@ static int dir_open_given(const char *path, int *ret_fd, hf_error *why)
     return 0;
 }
 
-/* The path without slashes at its end: with one, open() would follow a link. */
+/* The path without trailing slashes: with one, open() would follow a link. */
 static bool path_trim(const char *path, char *out, size_t size)
 {
     size_t len = strlen(path);
@@ -286,8 +287,8 @@ static int file_refuse(const char *file, int sys, hf_error *why)
 }
 
 /*
- * Opening what is there and making what is not are two steps, because O_CREAT on an
- * existing file of somebody else is forbidden in sticky directories (protected_regular)
+ * Opening an existing file and making a new one are two steps, because O_CREAT on an
+ * existing file of another user is forbidden in sticky directories (protected_regular)
  * even where reading and writing are not. Both steps may lose a race, hence the loop.
  */
 static int file_open_or_make(int dir_fd, const char *file, int flags, mode_t mode)
@@ -299,7 +300,8 @@ static int file_open_or_make(int dir_fd, const char *file, int flags, mode_t mod
             return fd;
         fd = openat(dir_fd, file, flags | FILE_FLAGS | O_CREAT | O_EXCL, mode);
         if (fd >= 0) {
-            (void)fchmod(fd, mode); /* past the umask; ours, so it cannot fail */
+            (void)fchmod(
+                fd, mode); /* past the umask; the file is ours, so this cannot fail */
             return fd;
         }
         if (errno != EEXIST)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The directory of a file: store, and the files in it: opened so that nobody can pass
- * us a link, a pipe or somebody else's directory instead. */
+/* The directory of a file: store and the files in it, opened so that no other user can
+ * substitute a link, a pipe or another directory. */
 #ifndef HF_FILE_DIR_H
 #define HF_FILE_DIR_H
 
@@ -12,21 +12,22 @@
 #define HF_DIR_MODE_DEFAULT 0600
 
 /*
- * Opens the directory of a store. "" is the default one, which is made if need be; any
- * other must exist. HF_ENOENT, HF_EREFUSED (a link, not a directory, another owner, too
- * open a mode, a network file system, no permission), HF_EFULL, HF_ESYSTEM.
+ * Opens the directory of a store. "" is the default one, which is made if it does not
+ * exist; any other must exist. HF_ENOENT, HF_EREFUSED (a symbolic link, not a
+ * directory, another owner, too open a mode, a network file system, no permission),
+ * HF_EFULL, HF_ESYSTEM.
  */
 int hf__file_dir_open(const char *path, int *ret_fd, hf_error *why);
 
-/* The option `mode`: octal permissions of new files, read and write for the owner at
- * least. HF_EURL. */
+/* The option `mode`: octal permissions of new files, at least read and write for the
+ * owner. HF_EURL. */
 int hf__file_dir_mode(const struct hf_url *url, mode_t *ret_mode, hf_error *why);
 
 /*
  * Opens a regular file of the directory with O_NOFOLLOW | O_CLOEXEC, or makes it with
- * exactly `mode`, whatever the umask. `flags`: O_RDWR or O_RDONLY. HF_EREFUSED (a link,
- * a second name, not a regular file, no permission), HF_EFULL, HF_ESYSTEM; why->sys
- * keeps the errno.
+ * exactly `mode`, whatever the umask. `flags`: O_RDWR or O_RDONLY. HF_EREFUSED (a
+ * symbolic link, a second name, not a regular file, no permission), HF_EFULL,
+ * HF_ESYSTEM; why->sys keeps the errno.
  */
 int hf__file_dir_open_file(int dir_fd, const char *file, int flags, mode_t mode,
                            int *ret_fd, struct stat *ret_stat, hf_error *why);

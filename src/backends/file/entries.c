@@ -1,29 +1,32 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The queue of a record: who is in, who is next. Called in the guard.
+ * The queue of a record: which entries are granted and which is next. Guard held.
  *
- * Places stand in one list per record, granted ones in front, the others by arrival. A
- * lock is also taken through the word of its record alone (a quick hold, tickets.c), so
- * every function here first seizes the word: it is then SLOW, and ours, or HELD, and
- * its owner may at most drop it meanwhile. After a change hf__file_record_settle() decides
- * who is next and sets the word to what became of it.
+ * The entries of a record stand in one list, granted ones first, the others by arrival.
+ * A session may also take a lock through the lock word alone (a fast hold, fastpath.h).
+ * So every function here first seizes the word: then it is SLOW, and only the holder of
+ * the guard changes it, or it is HELD, and its holder may at most release it meanwhile.
+ * After a change hf__file_record_update() decides which entry is next and sets the word
+ * accordingly.
  *
- * A free lock with waiters is passed on in one of two ways. Strictly: the first in line
- * (and who else fits) is granted, then woken. Or by invitation: the first in line is
- * woken and the lock left open, so that it is used while the other wakes up. An invited
- * place that finds the lock taken when it comes makes the next release strict.
+ * A free lock with waiters is passed on in one of two ways. Strictly: the first waiter
+ * (and all others that fit) is granted, then woken. Or by invitation: the first waiter
+ * is woken and the lock left open, so that other sessions can use it until the waiter
+ * runs. If an invited waiter finds the lock taken, the next release is strict.
  *
- * To wake is to write to a FIFO, and that is done in here too: a process that dies
- * between a grant and its wake-up dies in the guard, and recover.c wakes everybody.
+ * To wake a session is to write to a FIFO, and that is done with the guard held too: if
+ * a process dies between a grant and its wake-up, it dies with the guard held, and
+ * recover.c wakes all sessions.
  */
 #include <string.h>
 
 #include "../../base/clock.h"
 #include "queue.h"
 
-/* ---- Words ----------------------------------------------------------------------- */
+/* ---- Lock words ------------------------------------------------------------------ */
 
-/* The holder writes these while we read them; the turn tells whether they are whole. */
+/* The holder may write these at the same time; the serial number shows whether they are
+ * complete. */
 bool hf__file_fast_read(const struct region_block *record, struct fast_hold *ret_hold)
 {
     const struct block_record *r = &record->record;
@@ -131,7 +134,8 @@ static void state_set(struct region_block *entry, enum entry_state state)
     guard_step();
 }
 
-/* A hold that changes hands keeps a token that may be older than others' here. */
+/* A hold that moves to another client keeps its token, which may be older than others
+ * here. */
 static void newest_raise(struct block_record *r, const struct block_entry *e)
 {
     uint64_t last = e->token + e->span - 1;
@@ -148,7 +152,7 @@ static void granted_count(struct block_record *r, const struct block_entry *e)
         r->soonest = e->expires;
 }
 
-/* ---- Places ---------------------------------------------------------------------- */
+/* ---- Entries --------------------------------------------------------------------- */
 
 struct region_block *hf__file_entry_find(const struct file_queue *me, uint32_t block,
                                          uint64_t seq)
@@ -306,8 +310,8 @@ static void entry_grant(struct file_queue *me, struct block_record *r,
     entry_wake(me, block_index(me, entry));
 }
 
-/* With several holders the new first in line has to watch all of them, not only the one
- * that stood before it, hence the last wake-up. */
+/* With several holders the new first waiter has to watch all of them, not only the
+ * entry that stood before it, hence the last wake-up. */
 void hf__file_record_admit(struct file_queue *me, struct region_block *record)
 {
     struct block_record *r = &record->record;

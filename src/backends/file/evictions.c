@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Who evicted whom. An evicted hold is gone from the table at once, so that its client
- * could only say that it is no longer there. The last few evictions are therefore noted
- * in the head of the state file, by the hold's ticket, until its client has looked.
- * They are for messages alone: nothing is decided by them. All in the guard.
+ * Which process evicted which hold. An evicted hold is removed from the table at once,
+ * so its client could only report that it is no longer there. The head of the state
+ * file therefore keeps the last few evictions, by the ticket of the hold, until its
+ * client has read them. They are for messages only: nothing is decided by them. Guard
+ * held.
  */
 #include <ctype.h>
 #include <stdio.h>
@@ -18,7 +19,7 @@ void hf__file_eviction_note(struct file_queue *me, const struct hf_id *id)
     struct region_eviction *eviction =
         &head->evictions[head->eviction_next++ % EVICTIONS_KEPT];
 
-    eviction->pid = 0; /* not whole */
+    eviction->pid = 0; /* not complete */
     eviction->id = *id;
     snprintf(eviction->program, sizeof(eviction->program), "%.*s",
              (int)strnlen(session->program, sizeof(session->program)),
@@ -26,7 +27,7 @@ void hf__file_eviction_note(struct file_queue *me, const struct hf_id *id)
     eviction->pid = session->pid;
 }
 
-/* The file is anybody's who may write it: what is not a character is not passed on. */
+/* Other users may be able to write the file: control characters are not passed on. */
 static void eviction_words(const struct file_queue *me,
                            const struct region_eviction *eviction, char *text,
                            size_t size)

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The quick way: a lock taken and given back through the word of its record alone. For
- * tickets.c, under the client's lock; in a header, so that it can be seen through.
+ * The fast path: a lock is taken and released through the lock word of its record
+ * alone. For tickets.c, under the client's lock; in a header, so that the compiler can
+ * inline it.
  *
- * An exclusive ticket without lease and note takes the word with one compare-exchange,
- * draws a token, writes down who it is, and is in; it gives the lock up with another.
- * No system call, no guard. What the record says of a quick hold is written after the
- * word was taken, `turn` last; whoever reads it (hf__file_quick_read) compares the turn.
+ * A session takes the word for an exclusive ticket without lease and note with one
+ * compare-exchange, draws a token and describes the hold in the record. It releases the
+ * lock with another compare-exchange. No system call, no guard. The description is
+ * written after the word was taken, `serial` last; a reader (hf__file_fast_read)
+ * compares the serial number.
  *
- * To come this way one has to know where the record is. Core hands on the hint of the
- * last ticket of a name, and each session remembers some names by itself; a stale
- * memory finds another generation in the word and fails.
+ * The fast path needs to know where the record is. Core passes the hint of the last
+ * ticket of a name, and each session remembers some names itself; a hint that is out of
+ * date finds another generation in the word and fails.
  */
 #ifndef HF_FILE_FASTPATH_H
 #define HF_FILE_FASTPATH_H
@@ -25,10 +27,10 @@
 /* ---- Token and description ------------------------------------------------------- */
 
 /*
- * Token numbers come from a stock of this session, so that a lock nobody else wants
- * costs no traffic on the counter that all share: as good as fresh ones as long as they
- * are larger than the newest number of the record. The longer nobody has come between,
- * the larger the stock.
+ * A session draws token numbers ahead, so that a lock that no other client wants causes
+ * no traffic on the counter that all sessions share. They are as good as fresh ones as
+ * long as they are larger than the newest number of the record. The more grants in a
+ * row no other session interrupted, the more are drawn.
  */
 static inline uint64_t fast_token(struct file_queue *me, struct block_record *r,
                                   uint32_t span)
@@ -50,7 +52,8 @@ static inline uint64_t fast_token(struct file_queue *me, struct block_record *r,
     return token;
 }
 
-/* The word is ours as `word`; says so to everybody, and remembers it. */
+/* After the word was set to `word`: describes the hold in the record and in the
+ * ticket. */
 static inline void fast_publish(struct file_queue *me, struct region_block *record,
                                 uint64_t word, struct hf_ticket *ticket)
 {
@@ -72,8 +75,8 @@ static inline void fast_publish(struct file_queue *me, struct region_block *reco
 /* ---- Where the record is --------------------------------------------------------- */
 
 /*
- * Where the record is and how we left its word, in a number: generation 63..32, block
- * 31..12, turn 11..0. Never 0.
+ * Where the record is and which serial number its word had, in one number: generation
+ * 63..32, block 31..12, serial 11..0. Never 0.
  */
 static inline uint64_t hint_of(uint32_t block, uint64_t word)
 {
@@ -131,8 +134,8 @@ static inline uint64_t hint_find(struct file_queue *me, const struct hf_ticket *
 /* ---- Take and drop --------------------------------------------------------------- */
 
 /*
- * Without the guard; false: not this way. The first compare-exchange goes by memory:
- * most often the word is as we left it, and a look at it beforehand would cost as much
+ * Without the guard; false: use the table. The first compare-exchange expects the word
+ * of the hint: most often that is right, and reading the word first would cost as much
  * again.
  */
 static inline bool fast_take(struct file_queue *me, struct hf_ticket *ticket)
@@ -155,7 +158,7 @@ static inline bool fast_take(struct file_queue *me, struct hf_ticket *ticket)
     return true;
 }
 
-/* In the guard: takes a record whose word is seized and free. */
+/* Guard held: takes a record whose word is seized and free. */
 static inline void fast_grant(struct file_queue *me, struct hf_ticket *ticket,
                               struct region_block *record, uint64_t word)
 {
@@ -174,8 +177,8 @@ static inline bool fast_is(const struct file_queue *me,
            __atomic_load_n(&record->record.token, __ATOMIC_ACQUIRE) == ticket->store[2];
 }
 
-/* Without the guard; by memory first, as above. The token tells our hold from a later
- * one of ours. */
+/* Without the guard; expects the remembered word first, as above. The token tells this
+ * hold from a later one of the same session. */
 static inline bool fast_drop(struct file_queue *me, struct hf_ticket *ticket)
 {
     struct region_block *record = block_at(me, ticket_block(ticket));

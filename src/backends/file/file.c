@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * file: locks among the processes of this host, through a directory.
+ * file: locks between the processes of this host, through a directory.
  *
- * This file knows the URL and picks the layout: `queue` (queue.h), which does
+ * This file reads the URL and picks the layout: `queue` (queue.h), which supports
  * everything, or `flock` (flock.c), which shares plain lock files with flock(1). The
- * session of core holds no more than the choice; every call is passed on.
+ * session that core keeps holds only that choice; every call is passed on.
  */
 #include "file.h"
 

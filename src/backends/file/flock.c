@@ -2,21 +2,23 @@
 /*
  * The flock layout of the file: store: a lock is flock(2) on the file of its name, so
  * that holdfast and flock(1) exclude each other on one path. mutex, reentrant and write
- * take it exclusively, read takes it shared. file.c forwards to this table when the URL
+ * lock it exclusively, read locks it shared. file.c forwards to this table when the URL
  * says layout=flock; core calls it as any store, under the client's lock.
  *
- * Uncontended, a lock costs one system call to take and one to give back: descriptors
- * are kept (lockfile.c), and the token comes from a mapped page (tokens.c). A wait is
- * flock(2) itself, on a thread of its own (kit/blocker.h), and ends with a poke at the
- * session's eventfd: nothing polls. The kernel does not queue in order, hence no fair
- * kind; turning a write lock into a read lock lets go of it for a moment, hence no
- * downgrade; it knows neither who holds nor for how long, hence no lease and no report.
+ * A free lock costs one system call to take and one to release: descriptors are kept
+ * (lockfile.c), and the token comes from a mapped page (tokens.c). A wait is flock(2)
+ * itself, on a thread of its own (kit/blocker.h), which writes to the session's eventfd
+ * when it returns: nothing polls. The kernel does not queue in order, hence no fair
+ * kind; turning a write lock into a read lock releases it for a moment, hence no
+ * downgrade; the kernel knows neither the holder nor a time limit, hence no lease and
+ * no report.
  *
- * Lock files are never written and never deleted. If somebody else deletes one, whoever
- * locks the remains finds out by looking at the path, and starts over with what is
- * there now; one that was deleted under a holder is reported when it lets go.
+ * Lock files are never written and never deleted. If another program deletes one, a
+ * client that locks the deleted file detects that by looking at the path, and starts
+ * over with the file that is there now; a file that was deleted under its holder is
+ * reported at the release.
  *
- * ticket->store: the file that serves it, and, once granted, token and span.
+ * ticket->store: the file that serves the ticket, and, once granted, token and span.
  */
 #include "flock.h"
 
@@ -40,11 +42,11 @@ enum { STORE_FILE, STORE_TOKEN, STORE_SPAN };
 
 struct session {
     struct hf_host *host; /* NULL: open() was never called */
-    int event_fd;         /* -1: nobody has waited yet */
-    bool shielded;        /* cleaners of temporary files pass by */
+    int event_fd;         /* -1: no ticket has waited yet */
+    bool shielded;        /* cleaners of temporary files skip the directory */
     struct lockfiles files;
     struct hf_tokens tokens;
-    bool diagnosed; /* somebody looked around: no file that is not used should stay */
+    bool diagnosed; /* asked to diagnose: removes the token file if it is not used */
 };
 
 static struct lockfile *ticket_file(const struct hf_ticket *ticket)
@@ -73,7 +75,7 @@ static void answer_failed(struct session *s, struct hf_ticket *ticket,
     s->host->ops->failed(s->host, ticket, why);
 }
 
-/* The file goes back to the cache, unlocked; the ticket no longer has it. */
+/* Unlocks the file and returns it to the cache; the ticket no longer has it. */
 static void ticket_drop(struct session *s, struct hf_ticket *ticket)
 {
     struct lockfile *file = ticket_file(ticket);
@@ -89,7 +91,7 @@ static void ticket_drop(struct session *s, struct hf_ticket *ticket)
 
 static void file_advance(struct session *s, struct lockfile *file);
 
-/* On the blocker's thread, cancelled at any moment. */
+/* On the blocker's thread, which may be cancelled at any moment. */
 static int file_block(void *arg)
 {
     const struct lockfile *file = arg;
@@ -125,7 +127,7 @@ static struct lockfile *session_woken(struct session *s)
     return NULL;
 }
 
-/* Each turn may close files, hence the search from the start. */
+/* Each pass may close files, hence the search from the start. */
 static void session_wake(void *arg, uint32_t events)
 {
     struct session *s = arg;
@@ -173,7 +175,8 @@ static void file_wait(struct session *s, struct lockfile *file)
 
 /* ---- Taking --------------------------------------------------------------------- */
 
-/* 0: locked, and the path leads here, at *ret_now. HF_EBUSY: somebody else has it. */
+/* 0: locked at *ret_now, and the path leads to the file. HF_EBUSY: another client holds
+ * it. */
 static int file_lock(struct session *s, struct lockfile *file, int64_t *ret_now,
                      hf_error *why)
 {
@@ -322,7 +325,7 @@ static void flock_ask(void *session, struct hf_request *request)
     s->host->ops->answered(s->host, request, rc, rc ? &why : NULL);
 }
 
-/* Nobody sees or evicts a hold by its token here. */
+/* Here no other client can see a hold, or evict it by its token. */
 static bool flock_pass(void *session, struct hf_ticket *ticket, uint64_t token)
 {
     (void)session;
@@ -359,8 +362,8 @@ static int flock_open(void *session, struct hf_host *host, const struct hf_url *
         rc = hf__file_dir_open(url->path, &s->files.dir_fd, why);
     if (rc != 0)
         return rc;
-    /* Cleaners of temporary files pass a locked directory by. Only where it is our own:
-     * elsewhere somebody may use a lock on the directory for something else. */
+    /* Cleaners of temporary files skip a locked directory. Only the default directory
+     * is locked: another program may use a lock on a given one for something else. */
     if (url->path[0] == '\0')
         s->shielded = flock(s->files.dir_fd, LOCK_SH | LOCK_NB) == 0;
     rc = hf__file_tokens_open(&s->tokens, s->files.dir_fd, s->files.mode, why);
@@ -372,8 +375,8 @@ static int flock_open(void *session, struct hf_host *host, const struct hf_url *
     return 0;
 }
 
-/* Unlocks what is still held or waited for, so that no copy of a descriptor, wherever
- * it may have gone, keeps it locked. */
+/* Unlocks what is still held or waited for, so that no copy of a descriptor, in
+ * whatever process, keeps it locked. */
 static void session_unlock(struct session *s)
 {
     if (s->event_fd >= 0)

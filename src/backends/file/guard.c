@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The guard: entering and leaving the table that all processes share.
+ * The guard: the lock on the table that all processes share.
  *
- * Entered by whoever claims a slot, waits, wakes, leases, looks or repairs; a plain
- * acquire and release do not come here. It is a robust mutex: if its owner dies the
- * next one is told so, repairs the table (recover.c) and goes on.
+ * Locked by a session that registers, waits, wakes, leases, inspects or repairs; the
+ * fast path does not lock it. It is a robust mutex: if its owner dies, the next owner
+ * is told, rebuilds the table (recover.c) and goes on.
  *
- * It is held for microseconds of running time, which a busy host or a container over
- * its share of the processor makes as long as it likes. So nothing is concluded from
+ * It is held for microseconds of running time, but a busy host, or a container over its
+ * share of the processor, may stretch that to any length. So nothing is concluded from
  * the time that passes. A session that opens waits as long as core waits for any
- * answer; later a caller waits here for a moment only, because it has the client's
- * lock, says "not now", and is asked again: by core (tickets), or by the timer of
- * queue.c (requests). The owner is looked at, and if somebody stopped it (stopped.c)
- * there is no use in waiting, and the error names it.
+ * answer. Later a caller waits here for a moment only, because it holds the client's
+ * lock; then the call is answered with "not now" and repeated: by core (tickets), or by
+ * the timer of queue.c (requests). The owner is examined, and if it is stopped
+ * (stopped.c) waiting is of no use, and the error names it.
  */
 #include "guard.h"
 
@@ -47,8 +47,8 @@ static inline void cpu_relax(void)
 #endif
 }
 
-/* ThreadSanitizer does not know pthread_mutex_clocklock and would call every unlock
- * after it wrong. */
+/* ThreadSanitizer does not know pthread_mutex_clocklock and would report every unlock
+ * after it. */
 static int lock_within(pthread_mutex_t *guard, int64_t wait_ns)
 {
 #ifdef __SANITIZE_THREAD__
@@ -80,10 +80,11 @@ static int lock_now(pthread_mutex_t *guard)
     return sys == EBUSY ? ETIMEDOUT : sys;
 }
 
-/* The process inside. `stopped`: why it cannot run, or NULL if nothing is known. */
+/* The process that holds the guard. `stopped`: why it cannot run, or NULL if it may be
+ * running. */
 struct owner {
     int32_t pid; /* 0: not known */
-    bool here;   /* in our pid namespace */
+    bool here;   /* in this pid namespace */
     const char *stopped;
 };
 
@@ -120,8 +121,8 @@ static int guard_fail(struct file_queue *me, const struct owner *owner, hf_error
                     "the state file was in use all the time: the host is too busy");
 }
 
-/* In slices, so that a stopped owner is found out. Twice, because one that goes on and
- * leaves at that moment is none. */
+/* In slices, so that a stopped owner is detected. Twice, because it may have gone on
+ * and unlocked the guard in between. */
 static int lock_patiently(struct file_queue *me, struct owner *ret_owner)
 {
     int64_t slice = me->guard_stopped && !me->open_until ? SHORT_NS : SLICE_NS;

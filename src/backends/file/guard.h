@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* The guard: one robust mutex around all that is not done with a record's word alone.
- * Held for microseconds; whoever finds that its owner died in it repairs the table. */
+/* The guard: one robust mutex around everything but the fast path. Held for
+ * microseconds; a process that finds that the owner died while holding it repairs the
+ * table. */
 #ifndef HF_FILE_GUARD_H
 #define HF_FILE_GUARD_H
 
@@ -8,18 +9,18 @@
 
 struct file_queue;
 
-/* 0, or HF_EUNREACHABLE if somebody stays inside (me->guard_stopped: he cannot go on),
- * or HF_ECORRUPT. After an error nothing has happened. Waits for up to 50 ms, for 5 ms
- * if the last wait was in vain, and in open() for as long as a request may take. */
+/* 0; HF_EUNREACHABLE if another process keeps it (me->guard_stopped: that process is
+ * stopped); HF_ECORRUPT. After an error nothing has happened. Waits up to 50 ms, 5 ms
+ * if the owner is known to be stopped, and in open() as long as a request may take. */
 int hf__file_guard_lock(struct file_queue *me, hf_error *why);
 void hf__file_guard_unlock(struct file_queue *me);
 
-/* Makes everything that is derived from blocks anew, lets in whom it can, and wakes
- * everybody. In the guard. */
+/* Guard held: rebuilds everything that is derived from blocks, admits waiters that fit,
+ * and wakes all sessions. */
 void hf__file_guard_recover(struct file_queue *me);
 
-/* For tests: the n-th step from now (1 = the next) inside the guard sends this process
- * hf__file_fail_signal. 0: never. */
+/* For tests: the n-th step from now (1 = the next) with the guard held sends this
+ * process hf__file_fail_signal. 0: never. */
 extern uint32_t hf__file_failpoint;
 extern int hf__file_fail_signal;
 void hf__file_fail(void);

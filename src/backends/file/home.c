@@ -5,14 +5,15 @@
  *
  * The directory of the URL is the user's, and may hold anything: a home directory, the
  * files of an application, the lock files of layout=flock, whose names never begin with
- * a dot. So we touch one entry of it, a directory of our own. It counts as ours if it
- * has a state file, or nothing in it but what we make. Even there a file is removed
- * only if its whole name is one of ours, and if it is of the type, and (a half-written
- * cell) has the mark, that we give it.
+ * a dot. So the store touches one entry of it, its own directory. A directory counts as
+ * the store's own if it has a state file, or nothing in it but what the store makes.
+ * Even there a file is removed only if its whole name is one of the store's, and if it
+ * has the type, and (a half-written cell) the mark, that the store gives it.
  *
- * Who may own it? We ourselves, root, or the owner of the user's directory. Somebody
- * else only if the locks are shared (mode=), and if nobody could make it but those they
- * are shared with: with a group, therefore, not in a place where everybody may write.
+ * The owner may be the user of this process, root, or the owner of the user's
+ * directory. Another owner is accepted only if the locks are shared (mode=), and if
+ * only those users could make it that the locks are shared with: with a group,
+ * therefore, not in a directory where all users may write.
  */
 #include "home.h"
 
@@ -47,7 +48,7 @@ void hf__file_home_tmp(char *out, uint32_t session)
     snprintf(out, 32, "tmp.%u", session);
 }
 
-/* Made again from its numbers the name has to come out the same. */
+/* The name made from its numbers must be the same, so that no other spelling counts. */
 static bool name_is_fifo(const char *file)
 {
     unsigned session, gen;
@@ -132,7 +133,7 @@ bool hf__file_home_clean(int home_fd)
     bool cells = false;
 
     if (!dir)
-        return true; /* to be on the safe side */
+        return true; /* not known: assume there are */
     while ((entry = readdir(dir)))
         if (name_is_fifo(entry->d_name))
             hf__file_home_drop_fifo(home_fd, entry->d_name);
@@ -144,7 +145,7 @@ bool hf__file_home_clean(int home_fd)
     return cells;
 }
 
-/* ---- Whether it is ours ---------------------------------------------------------- */
+/* ---- Checking -------------------------------------------------------------------- */
 
 static int unknown_files_refuse(int home_fd, hf_error *why)
 {
@@ -203,8 +204,9 @@ static int home_check(const struct stat *top, const struct stat *home, mode_t mo
 
 /* ---- Opening and making ---------------------------------------------------------- */
 
-/* Whoever may write the files has to make, replace and remove some, too, also those of
- * others: hence no sticky bit. It would protect nothing: they may write the state. */
+/* A user who may write the files must be able to make, replace and remove them too,
+ * also those of other users: hence no sticky bit. It would protect nothing, since these
+ * users may write the state file. */
 static mode_t home_mode(mode_t mode)
 {
     mode_t made = 0700;
@@ -216,8 +218,8 @@ static mode_t home_mode(mode_t mode)
     return made;
 }
 
-/* One that is ours and not in use yet gets group and mode, past the umask; also if a
- * crash came between making it and this. */
+/* Gives a directory of this user that is not in use yet its group and mode, past the
+ * umask; also if a crash came between mkdir() and this. */
 static int home_adjust(int home_fd, const struct stat *top, const struct stat *home,
                        mode_t mode, hf_error *why)
 {
@@ -226,7 +228,8 @@ static int home_adjust(int home_fd, const struct stat *top, const struct stat *h
     if (home->st_uid != geteuid() || (home->st_mode & 07777) == wanted)
         return 0;
     if ((mode & 0060) && home->st_gid != top->st_gid)
-        (void)!fchown(home_fd, (uid_t)-1, top->st_gid); /* if we are in that group */
+        (void)!fchown(home_fd, (uid_t)-1,
+                      top->st_gid); /* works if the user is in that group */
     if (fchmod(home_fd, wanted) != 0)
         return hf__fail_sys(why, HF_ESYSTEM, errno, "'" HF_HOME "' keeps its mode");
     return 0;
@@ -249,7 +252,7 @@ static int home_refuse(int top_fd, int sys, hf_error *why)
                         "'" HF_HOME "' in the directory cannot be opened");
 }
 
-/* One that another user is making right now cannot be opened for a moment. */
+/* While another user is making the directory, it cannot be opened for a moment. */
 static bool may_open_soon(int sys, mode_t mode, int pauses)
 {
     return sys == EACCES && (mode & 0066) && pauses < MODE_TRIES;
@@ -295,7 +298,7 @@ static int home_accept(int top_fd, int home_fd, mode_t mode, hf_error *why)
     return rc == 0 ? home_adjust(home_fd, &top, &home, mode, why) : rc;
 }
 
-/* It may be removed while we look at it: then another one is made. */
+/* It may be removed while it is being opened: then another one is made. */
 int hf__file_home_open(int top_fd, mode_t mode, int *ret_fd, bool *ret_made,
                        hf_error *why)
 {

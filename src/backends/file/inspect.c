@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Inspect: who holds, who waits, which latches count, which cells there are.
+ * Inspect: holders, waiters, latches that are counting, cells.
  *
- * Called outside the guard. Sessions that are gone are cleaned up first, so nobody dead
- * is shown. Then the table is walked a part at a time, so that the guard is never held
- * for long: what is seen of one name was true at one moment, the whole was not. Entries
- * are copied inside the guard and told outside.
+ * Called without the guard. Dead sessions are cleaned up first, so that their tickets
+ * are not reported. Then the table is read a part at a time, so that the guard is never
+ * held for long: what is reported of one name was true at one moment, the whole was
+ * not. Entries are copied with the guard held and passed to the host without it.
  */
 #include <string.h>
 
@@ -14,7 +14,7 @@
 #include "../../base/mem.h"
 #include "cells.h"
 
-#define PART 512 /* blocks looked at in one go */
+#define PART 512 /* blocks read per lock of the guard */
 
 struct item {
     struct hf_list_node link;
@@ -32,7 +32,7 @@ struct report {
     bool incomplete; /* no memory */
 };
 
-/* ---- Copying, in the guard ------------------------------------------------------- */
+/* ---- Copying, guard held --------------------------------------------------------- */
 
 static struct item *item_add(struct report *report, const struct region_block *record,
                              int32_t kind, int32_t role)
@@ -147,7 +147,7 @@ static bool name_begins(const struct report *report, const struct region_block *
     return memcmp(name, request->name, request->name_len) == 0;
 }
 
-/* ---- Telling --------------------------------------------------------------------- */
+/* ---- Reporting ------------------------------------------------------------------- */
 
 static void report_send(struct report *report)
 {
@@ -238,7 +238,7 @@ int hf__file_queue_inspect(struct file_queue *me, struct hf_request *request,
     if (!request->prefix)
         rc = report_one(&report, why);
     while (request->prefix && rc == 0 && next) {
-        request->store[2] = next; /* from here, if the guard cannot be had now */
+        request->store[2] = next; /* go on here, if the guard is busy */
         rc = report_part(&report, next, &next, why);
     }
     if (rc == 0)

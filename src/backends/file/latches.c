@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Latches: set, get, count down. Called in the guard, from queue_ask().
+ * Latches: set, get, count down. Guard held; called from queue_ask().
  *
  * A latch is a record with a count. Waiting for it is a ticket like any other
- * (tickets.c); when the count reaches 0 every place that waits is granted at once, so
- * setting the latch again does not hold them back, and each goes away when its session
- * has told it. The last requests are remembered by id in a block of their own, so that
- * one that is repeated is not counted twice.
+ * (tickets.c). When the count reaches 0 every waiting entry is granted at once, so
+ * setting the latch again does not hold those waiters back; each entry ends when its
+ * session has reported the grant. A block of its own stores the ids of the last
+ * requests, so that a repeated request is not counted twice.
  */
 #include "../../base/error.h"
 #include "queue.h"
@@ -79,14 +79,14 @@ int hf__file_queue_latch_set(struct file_queue *me, struct hf_request *request,
 
     if (rc != 0)
         return rc;
-    hf__file_record_seize(record); /* not to be taken for an idle one */
+    hf__file_record_seize(record); /* so that it does not count as idle */
     rc = latch_begin(me, &record->record, request, why);
     hf__file_record_update(me, record);
     return rc;
 }
 
-/* The latch, or NULL for one that is open. HF_EMISMATCH if the name is something
- * else. */
+/* The latch, or NULL for one that is open. HF_EMISMATCH if the name is used for another
+ * kind. */
 static int latch_find(struct file_queue *me, const struct hf_request *request,
                       struct region_block **ret_record, hf_error *why)
 {

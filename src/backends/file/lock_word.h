@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The word of a record: who may enter without the guard, and who did.
+ * The lock word of a record, `word` for short: it says whether a client may take the
+ * lock without the guard, and which session did.
  *
- *   generation 63..32 | session 31..20 | turn 19..8 | flags 7..0
+ *   generation 63..32 | session 31..20 | serial 19..8 | flags 7..0
  *
  * A word with neither HELD nor SLOW is open: one compare-exchange takes the lock. HELD
- * says that `session` did so; only the owner, or a process inside the guard, may undo it.
- * SLOW says that places in the table manage the lock; such a word changes inside the
- * guard alone. A block that is no record is SLOW, and a record that is made anew has a
- * new generation, so whoever remembers an old one never gets in. `turn` counts the
- * quick grants: what the record says of its holder is valid if it carries the same
- * turn.
+ * says that `session` did so; only that session, or a process that holds the guard, may
+ * clear it. SLOW says that entries in the table manage the lock; such a word changes
+ * with the guard held only. A block that is not a record is SLOW, and a record that is
+ * made anew gets a new generation, so a client that remembers an older one cannot take
+ * it. `serial` counts the fast grants: what the record says of its holder is valid if
+ * it carries the same serial number.
  *
- * With waiters there is WAIT, and how the lock is passed on depends on two more:
+ * With waiters there is WAIT, and two more flags say how the lock is passed on:
  *
- *   INVITED    the first waiter has been woken and will come. Until it comes others may
- *              take the lock in passing and give it back, without the guard.
- *   IMPATIENT  it came and found the lock taken (or somebody waits who must not be
- *              overtaken). The lock goes to the queue, strictly, at the next release.
+ *   INVITED    the first waiter has been woken and will come. Until then other
+ *              clients may take the lock and release it without the guard.
+ *   IMPATIENT  the first waiter came and found the lock taken, or a waiter must not
+ *              be overtaken. The next release gives the lock to the queue.
  */
 #ifndef HF_FILE_LOCK_WORD_H
 #define HF_FILE_LOCK_WORD_H
@@ -59,7 +60,8 @@ static inline uint64_t word_base(uint64_t word)
     return word & ~(uint64_t)0xff & ~WORD_SESSION;
 }
 
-/* The next turn, held by `session`; flags of the queue stay. */
+/* The word with the next serial number, held by `session`; the flags of the queue
+ * stay. */
 static inline uint64_t word_taken(uint64_t word, uint32_t session)
 {
     uint64_t serial = (word + WORD_SERIAL_ONE) & WORD_SERIAL;
@@ -77,7 +79,7 @@ static inline bool word_held_by(uint64_t word, uint32_t gen, uint32_t session)
     return (word & WORD_HELD) && word_gen(word) == gen && word_session(word) == session;
 }
 
-/* May this word be taken right away? `passing`: a kind that may overtake. */
+/* Whether this word may be taken at once. `passing`: the kind may overtake waiters. */
 static inline bool word_open(uint64_t word, bool passing)
 {
     if (word & (WORD_HELD | WORD_SLOW | WORD_IMPATIENT))
@@ -85,7 +87,7 @@ static inline bool word_open(uint64_t word, bool passing)
     return passing || !(word & WORD_WAIT);
 }
 
-/* May its owner just drop it, without waking anybody? */
+/* Whether the holder may release it without waking a waiter. */
 static inline bool word_quiet(uint64_t word)
 {
     uint64_t flags = word & (WORD_QUEUE | WORD_SLOW);

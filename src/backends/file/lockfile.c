@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Descriptors of lock files: opening, caching, and keeping them out of children.
+ * Descriptors of lock files: opening, caching, and closing them in forked children.
  *
  * A lock of flock(2) belongs to the open file description, and lives as long as any
- * process has a descriptor of it. O_CLOEXEC keeps it from programs that are started; a
- * child that was only forked would keep a dead parent's lock alive. So all open lock
- * files of the process are in one list, and a fork handler closes them in the child,
- * which does not unlock them in the parent. A file is opened and entered in the list
+ * process has a descriptor of it. O_CLOEXEC keeps it from programs that are started,
+ * but a child that was only forked would keep the lock of a dead parent. So one list
+ * has all open lock files of the process, and a fork handler closes them in the child,
+ * which does not unlock them in the parent. A file is opened and added to the list
  * under the list's mutex, so that no fork can fall in between.
  *
- * Everything else is for one session and under the client's lock. A file has a ticket,
- * or it is idle: unlocked, and in a bucket by name. Idle ones are bounded; one that was
- * not used for a while is closed for a new one.
+ * Everything else belongs to one session and is under the client's lock. A file has a
+ * ticket, or it is idle: unlocked, and in a bucket by name. The number of idle files is
+ * limited; one that was not used for a while is closed in favour of a new one.
  */
 #include "lockfile.h"
 
@@ -27,7 +27,7 @@
 #include "../../kit/names.h"
 #include "dir.h"
 
-/* ---- Out of the way of fork() --------------------------------------------------- */
+/* ---- fork() ---------------------------------------------------------------------- */
 
 static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 static pthread_mutex_t open_mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -72,7 +72,7 @@ static void file_close(struct lockfile *file)
 
 /* ---- Opening -------------------------------------------------------------------- */
 
-/* Where we may not write, a descriptor for reading locks just as well. */
+/* Where writing is not permitted, a descriptor for reading locks just as well. */
 static int path_open(struct lockfiles *files, const char *file, int *ret_fd,
                      struct stat *st, hf_error *why)
 {
@@ -108,7 +108,8 @@ static int file_open(struct lockfiles *files, struct lockfile *file, hf_error *w
     return rc;
 }
 
-/* The queue layout keeps files of its own in its directory; a lock must not be one. */
+/* Whether this is a directory of the queue layout and the name that of one of its
+ * files: a lock must not use that file. */
 static bool name_taken(int dir_fd, const char *file)
 {
     struct stat st;
@@ -200,7 +201,7 @@ static struct lockfile *idle_take(struct lockfiles *files, struct hf_ticket *tic
     return NULL;
 }
 
-/* The first idle one that was not used since we last came by. */
+/* The first idle file that was not used since the last call. */
 static struct lockfile *idle_find_old(struct lockfiles *files)
 {
     struct lockfile *fallback = NULL;
@@ -232,7 +233,7 @@ static bool idle_close_one(struct lockfiles *files)
     return true;
 }
 
-/* When descriptors run out, those that only rest here go first. */
+/* When descriptors run out, idle files are closed first. */
 static int file_make(struct lockfiles *files, struct hf_ticket *ticket,
                      struct lockfile **ret_file, hf_error *why)
 {

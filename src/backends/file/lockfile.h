@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Open lock files of one session: a descriptor serves one ticket at a time, and rests
- * in a cache, by name, between two tickets. For one thread at a time.
+ * The open lock files of one session: a descriptor serves one ticket at a time, and
+ * waits in a cache, by name, between two tickets. For one thread at a time.
  */
 #ifndef HF_FILE_LOCKFILE_H
 #define HF_FILE_LOCKFILE_H
@@ -21,19 +21,19 @@
 #define HF_LOCKFILE_LOOK_US 50
 
 struct lockfile {
-    struct hf_list_node link; /* session: all of them */
-    struct hf_list_node open; /* process: all of them, for fork() */
-    struct lockfile *next;    /* session: idle ones of one bucket */
-    struct hf_ticket *ticket; /* whom it serves; NULL: idle */
+    struct hf_list_node link; /* session: all files */
+    struct hf_list_node open; /* process: all files, for fork() */
+    struct lockfile *next;    /* session: idle files of one bucket */
+    struct hf_ticket *ticket; /* the ticket that uses it; NULL: idle */
     int fd;                   /* -1: closed by fork(), in the child */
     int how;                  /* LOCK_EX or LOCK_SH */
     dev_t dev;
     ino_t ino;
     int64_t locked_us; /* when it was last locked; 0: never */
     int64_t seen_us;   /* when the path was last seen to lead here */
-    int64_t tick;      /* the same by the coarse clock */
+    int64_t tick;      /* the same on the coarse clock */
     struct hf_blocker blocker;
-    bool used; /* since it was last considered for closing */
+    bool used; /* used since it was last considered for closing */
     uint32_t name_hash;
     uint32_t name_len;
     const char *file; /* its name in the directory */
@@ -48,41 +48,41 @@ struct lockfiles {
     struct lockfile *buckets[HF_LOCKFILE_BUCKETS];
 };
 
-/* Empty, and without a directory: dir_fd and mode are for the caller to set. */
+/* Empty, and without a directory: the caller sets dir_fd and mode. */
 void hf__file_lockfiles_init(struct lockfiles *files);
 
-/* Closes everything, the directory too; no blocker may be running (in a forked child
- * none is). */
+/* Closes all files and the directory; no blocker may be running (in a forked child none
+ * is). */
 void hf__file_lockfiles_done(struct lockfiles *files);
 
-/* An unlocked file for this ticket, from the cache or opened; the ticket's from now on.
- * Errors of hf__file_dir_open_file(), HF_EREFUSED, HF_ENOMEM. */
+/* An unlocked file for this ticket, from the cache or opened; it serves the ticket from
+ * now on. Errors of hf__file_dir_open_file(), HF_EREFUSED, HF_ENOMEM. */
 int hf__file_lockfile_take(struct lockfiles *files, struct hf_ticket *ticket,
                            struct lockfile **ret_file, hf_error *why);
 
-/* Gives an unlocked file back to the cache. */
+/* Returns an unlocked file to the cache. */
 void hf__file_lockfile_put(struct lockfiles *files, struct lockfile *file);
 
 /* Closes the file for good. */
 void hf__file_lockfile_free(struct lockfile *file);
 
-/* Lets go of the descriptor and opens the path anew. */
+/* Closes the descriptor and opens the path anew. */
 int hf__file_lockfile_reopen(struct lockfiles *files, struct lockfile *file,
                              hf_error *why);
 
-/* Whether the path still leads to the file we have open: a lock on a deleted or
- * replaced file excludes nobody. */
+/* Whether the path still leads to the open file: a lock on a deleted or replaced file
+ * excludes no other client. */
 bool hf__file_lockfile_look(struct lockfiles *files, struct lockfile *file,
                             int64_t now_us);
 
 /*
- * The same when it was just locked, mostly at the price of a comparison, for the look
- * costs as much as the lock itself. It is left out if this descriptor was locked less
- * than HF_LOCKFILE_AGAIN_US ago: that is hardly time for somebody else to lock the
- * file, delete it and unlock it, as those do who delete their lock files. Somebody who
- * deletes the file of a lock he does not hold breaks it whatever we do, and is noticed
- * within HF_LOCKFILE_LOOK_US. The clock is the wall clock, which the token needs
- * anyway: set back, it makes us look once more.
+ * The same for a file that was just locked; mostly one comparison, because the look at
+ * the path costs as much as the lock itself. The look is left out if this descriptor
+ * was locked less than HF_LOCKFILE_AGAIN_US ago: programs that delete their lock files
+ * lock the file, delete it and unlock it, and that takes longer. A program that deletes
+ * the file of a lock that it does not hold breaks the lock whatever we do; that is
+ * detected within HF_LOCKFILE_LOOK_US. The clock is the wall clock, which the token
+ * needs anyway: if it is set back, the path is looked at once more.
  */
 static inline bool hf__file_lockfile_current(struct lockfiles *files,
                                              struct lockfile *file, int64_t now_us)
@@ -95,7 +95,7 @@ static inline bool hf__file_lockfile_current(struct lockfiles *files,
            hf__file_lockfile_look(files, file, now_us);
 }
 
-/* And for letting go of it: a look counts until the coarse clock ticks. */
+/* The same for a release: a look counts until the coarse clock ticks. */
 static inline bool hf__file_lockfile_still(struct lockfiles *files,
                                            struct lockfile *file)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A hold that goes on to another caller of its client, under a later token.
+ * A hold is handed off to another caller of its client, under a later token.
  *
- * In the guard, as eviction is: whoever evicts by a token either does so before, and
- * the hold does not go on, or meets the new token. The span goes down before the token
- * goes up: a process that dies in between never owns a number that is not its own.
+ * Guard held, as for an eviction: an eviction by token either comes first, and the hold
+ * is not handed off, or meets the new token. The span goes down before the token goes
+ * up, so that a process that dies in between never owns a number that is not its own.
  */
 #include "queue.h"
 
@@ -30,7 +30,7 @@ static bool entry_pass(struct file_queue *me, struct hf_ticket *ticket, uint64_t
         return false;
     entry->entry.span -= (uint32_t)(token - entry->entry.token);
     entry->entry.token = token;
-    entry->entry.flags &= ~(uint32_t)ENTRY_REVOKED; /* that was asked of the last one */
+    entry->entry.flags &= ~(uint32_t)ENTRY_REVOKED; /* the previous caller was asked */
     return true;
 }
 

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Other sessions: how we wake them, and how we learn that one has died.
+ * Other sessions: how this session wakes them, and how it learns that one has died.
  *
- * To wake a session is to write the index of one of its places, or 0 for "look at all
- * you have", into its FIFO. The FIFO is named after slot and generation, and what we
- * keep about a slot is dropped when its generation changes: a descriptor of a dead
- * session must never swallow a wake-up for the living one in its slot. FIFOs are opened
- * for reading too, so that one without a reader gives no SIGPIPE.
+ * To wake a session is to write the index of one of its entries, or 0 for "check all",
+ * into its FIFO. The FIFO is named after the number of the session and its generation,
+ * and what is kept about another session is dropped when its generation changes: a
+ * descriptor of a dead session must never swallow a wake-up for the living one with
+ * that number. FIFOs are opened for reading too, so that one without a reader causes no
+ * SIGPIPE.
  *
- * Who waits looks after those it depends on: the first in line after all holders, any
- * other after the place before it. Inside the guard they are only noted, as targets;
- * the system calls come after. A process is watched by a pidfd that stays in the loop.
- * Where that cannot be (another pid namespace, no /proc, no descriptors left) the lock
- * in `live` is asked instead, now and then.
+ * A waiter watches the sessions that it depends on: the first in the queue watches all
+ * holders, any other the entry before it. With the guard held they are only noted, as
+ * targets; the system calls come after. A process is watched by a pidfd that stays in
+ * the loop. Where that is not possible (another pid namespace, no /proc, no descriptors
+ * left) its lock in `live` is checked now and then.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -31,7 +32,7 @@ static uint32_t session_gen(const struct file_queue *me, uint32_t session)
     return __atomic_load_n(&me->region.sessions[session].gen, __ATOMIC_ACQUIRE);
 }
 
-/* ---- What we keep about them ----------------------------------------------------- */
+/* ---- What is kept about a session ------------------------------------------------ */
 
 static void peer_forget(struct queue_peer *peer, bool forked)
 {
@@ -46,7 +47,7 @@ static void peer_forget(struct queue_peer *peer, bool forked)
     *peer = (struct queue_peer){ 0 };
 }
 
-/* NULL if there is no memory. */
+/* NULL: no memory. */
 static struct queue_peer *peer_of(struct file_queue *me, uint32_t session)
 {
     uint32_t gen = session_gen(me, session);
@@ -120,7 +121,7 @@ void hf__file_peer_wake(struct file_queue *me, uint32_t session, uint32_t entry)
         close(fd);
 }
 
-/* ---- Whom a place depends on ----------------------------------------------------- */
+/* ---- Which sessions an entry waits for ------------------------------------------- */
 
 struct session_set {
     uint64_t bits[SESSION_COUNT / 64];
@@ -168,7 +169,7 @@ void hf__file_peer_note(struct file_queue *me, struct region_block *record,
     }
 }
 
-/* ---- Looking after them ---------------------------------------------------------- */
+/* ---- Checking them --------------------------------------------------------------- */
 
 static void dead_reap(struct file_queue *me, const struct queue_target *dead,
                       uint32_t count)
@@ -193,7 +194,7 @@ static void process_ended(void *arg, uint32_t events)
 
     (void)events;
     if (!process_over(peer->process))
-        return; /* meant for an older descriptor with the same number */
+        return; /* for an older descriptor with the same number */
     me->host->ops->remove_fd(me->host, peer->process);
     peer->in_loop = false;
     if (hf__file_guard_lock(me, &why) != 0) {
@@ -207,7 +208,7 @@ static void process_ended(void *arg, uint32_t events)
 enum process_answer { PROCESS_LIVES, PROCESS_DEAD, PROCESS_UNKNOWN };
 
 /* The start time is read while the pidfd is open: if it is the right one then, the
- * descriptor stands for the right process for good. */
+ * descriptor refers to the right process for good. */
 static enum process_answer process_open(const struct region_session *s, int *ret_fd)
 {
     int32_t pid = __atomic_load_n(&s->pid, __ATOMIC_RELAXED);
@@ -226,9 +227,8 @@ static enum process_answer process_open(const struct region_session *s, int *ret
 }
 
 /*
- * The slot may pass to another session while we look at it, and the pid that we read
- * belong to either. If the generation is still the same afterwards it was the right
- * one.
+ * Another session may take the number meanwhile, and the pid that was read may belong
+ * to either. If the generation is still the same afterwards, the pid was the right one.
  */
 static enum process_answer peer_open(struct file_queue *me, struct queue_peer *peer,
                                      const struct queue_target *target)
@@ -270,8 +270,8 @@ static enum process_answer process_check(struct file_queue *me,
     return stay ? PROCESS_UNKNOWN : PROCESS_LIVES;
 }
 
-/* A session can end without its process: by exec, which closes what it had. So a try,
- * and core's look now and then, also ask for the lock. */
+/* A session can end without its process: by exec, which closes its descriptors. So a
+ * try, and core's repeated question, also check the lock. */
 static bool target_dead(struct file_queue *me, const struct queue_target *target,
                         bool stay)
 {
@@ -281,7 +281,7 @@ static bool target_dead(struct file_queue *me, const struct queue_target *target
     enum process_answer answer = PROCESS_UNKNOWN;
 
     if (session_gen(me, target->session) != target->gen || state == SESSION_FREE)
-        return false; /* somebody was quicker; we shall be told */
+        return false; /* already cleaned up: its waiters are woken */
     if (state == SESSION_CLOSED)
         return true;
     if (space && space == me->space && __atomic_load_n(&s->start, __ATOMIC_RELAXED))

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The queue layout of the file store: opening, closing, and the table of functions that
- * file.c hands to core. queue.h says what is where.
+ * The queue layout of the file store: open, close, and the table of functions that
+ * file.c passes to core. queue.h says which file holds what.
  *
- * Core calls all of this under the client's lock. open() is the only function that may
- * take its time; close() accepts what is half built, and in a forked child touches
- * nothing that the parent shares.
+ * Core calls all of this under the client's lock. Only open() may block for long;
+ * close() accepts a session that is half open, and in a forked child touches nothing
+ * that the parent shares.
  */
 #include "queue.h"
 
@@ -37,7 +37,7 @@ static void queue_init(struct file_queue *me, struct hf_host *host)
     gethostname(me->host_name, sizeof(me->host_name) - 1);
 }
 
-/* What open() has, but the directory of the user. */
+/* Closes what open() opened, except the user's directory. */
 static void files_close(struct file_queue *me, bool forked)
 {
     hf__file_session_close(me, forked);
@@ -62,16 +62,17 @@ static int files_open(struct file_queue *me, hf_error *why)
     return rc;
 }
 
-/* The directory is gone, or the state file that was opened is no longer the one in it:
- * then what open() found says nothing. */
+/* True if the directory was removed, or the state file that was opened is no longer the
+ * one in it: then the result of opening them means nothing. */
 static bool files_gone(const struct file_queue *me)
 {
     return hf__file_home_gone(me->dir_fd) ||
            (me->region.fd >= 0 && !hf__file_region_there(&me->region, me->dir_fd));
 }
 
-/* The files may be removed while we open them, by a session that came to look (sessions.c)
- * or by a person: then we begin again. From the slot on they stay. */
+/* The files may be removed while they are being opened, by a session that was asked to
+ * diagnose (sessions.c) or by a person: then open() starts over. Once the session is
+ * registered, other sessions do not remove them. */
 static int files_open_surely(struct file_queue *me, hf_error *why)
 {
     for (int i = 0; i < OPEN_TRIES; i++) {
@@ -114,7 +115,8 @@ static void waiters_free(struct file_queue *me, bool forked)
             hf__file_waiter_free(waiter);
             continue;
         }
-        me->host->ops->stop_timer(me->host, &waiter->timer); /* our own memory */
+        me->host->ops->stop_timer(me->host,
+                                  &waiter->timer); /* memory of this process */
         hf__list_remove(link);
         hf__free(waiter);
     }
@@ -181,8 +183,8 @@ static int queue_run(struct file_queue *me, struct hf_request *request, hf_error
 /* ---- Requests that wait for the guard -------------------------------------------- */
 
 /*
- * request->store: [0] the next one that is put off, [1] until when it may be, [2] how
- * far inspect has come. The answer is to be there before core loses patience.
+ * request->store: [0] the next postponed request, [1] until when it may be postponed,
+ * [2] how far inspect has come. The answer must be there before core's timeout.
  */
 static void request_append(struct file_queue *me, struct hf_request *request)
 {
@@ -249,7 +251,7 @@ static void request_forget(struct file_queue *me, const void *request)
     }
 }
 
-/* Of tickets only those with a stake are remembered, of requests those put off. */
+/* Of tickets only those with a waiter are remembered, of requests those postponed. */
 static void queue_forget(void *session, const void *ticket_or_request)
 {
     struct file_queue *me = session;

@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The table made anew, after a process died inside the guard.
+ * Rebuilds the table after a process died with the guard held.
  *
- * Called in the guard by the next one who enters. It believes the blocks and nothing
- * else: a record is one if its type says so, a place if it has a state and its record
- * is there. Buckets, lists, counts and the free list are written from scratch;
- * half-made blocks become free. Then every record is settled, which lets in whoever
- * should be in, and every session is woken, because nobody knows which wake-up was not
+ * Called with the guard held by the next process that locks it. It relies on the blocks
+ * only: a block is a record if its type says so, an entry if it has a state and its
+ * record exists. Buckets, lists, counts and the free list are written from scratch;
+ * incomplete blocks become free. Then every record is updated, which admits the waiters
+ * that fit, and every session is woken, because it is not known which wake-up was not
  * written.
  *
- * Quick holds go on meanwhile: a word that is HELD stays so. Two things a crash may
- * leave twice, because the new one is written before the old one is removed: a hold
- * that was moved to another place (same token: the later place stays), and a quick hold
- * that became a place (the place stays).
+ * Fast holds go on meanwhile: a word that is HELD stays so. A crash may leave two
+ * things twice, because the new one is written before the old one is removed: a hold
+ * that was moved to another entry (same token: the later entry stays), and a fast hold
+ * that became an entry (the entry stays).
  */
 #include "../../base/clock.h"
 #include "queue.h"
 
-#define MARK UINT64_C(0x80) /* in the word of a block that is no record: in use */
+#define MARK UINT64_C(0x80) /* not a record: in use */
 
 static bool block_used(const struct file_queue *me, uint32_t index)
 {
@@ -35,7 +35,7 @@ static void marks_clear(struct file_queue *me)
     }
 }
 
-/* Marks the rest of a record's name; false if it is not all there. */
+/* Marks the rest of a record's name; false if it is incomplete. */
 static bool name_mark(struct file_queue *me, const struct block_record *r)
 {
     uint32_t index = r->more;
@@ -90,7 +90,7 @@ static void records_reset(struct file_queue *me)
     }
 }
 
-/* ---- Second pass: places into their queues --------------------------------------- */
+/* ---- Second pass: entries into their queues -------------------------------------- */
 
 static bool entry_valid(const struct file_queue *me, const struct block_entry *e)
 {

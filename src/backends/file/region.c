@@ -2,18 +2,18 @@
 /*
  * The state file: opened, made, renewed after a reboot, mapped and grown.
  *
- * Called when a session opens or closes, and inside the guard to grow. While a session
- * opens the file it has an flock(2) on it: a shared one to look, an exclusive one to
- * make or renew it, so that one process does and the others find it ready; nothing else
- * uses that lock. The largest length is mapped from
- * the start, which costs address space and nothing else: growing needs no new mapping,
- * in any process. Room is allocated on disk before a block in it is touched, so a full
- * disk is an error and never a signal.
+ * Called when a session opens or closes, and with the guard held to grow. While a
+ * session opens the file it has an flock(2) on it: a shared one to check the file, an
+ * exclusive one to make or renew it, so that one process does so and the others find it
+ * ready; nothing else uses that lock. The largest length is mapped from the start,
+ * which costs address space only: growing needs no new mapping in any process. Room is
+ * allocated on disk before a block in it is touched, so a full disk is an error and
+ * never a signal.
  *
- * Numbers (tokens, versions of cells) come from one counter. What was given out is
- * always below `durable_ceiling`, which goes to disk before it is relied on; after a
+ * Numbers (tokens, versions of cells) come from one counter. The numbers given out are
+ * always below `durable_ceiling`, which is on disk before it is relied on; after a
  * crash of the machine counting goes on above it. A new file begins at the clock's
- * microseconds, for the case that an older one was lost.
+ * microseconds, in case an older one was lost.
  */
 #include "region.h"
 
@@ -90,7 +90,7 @@ static uint64_t time_space(void)
 
 /* ---- Growing --------------------------------------------------------------------- */
 
-/* Over RLIMIT_FSIZE the kernel would send a signal, hence the look beforehand. */
+/* Over RLIMIT_FSIZE the kernel would send a signal, hence the check beforehand. */
 static int file_extend(int fd, off_t from, off_t to, hf_error *why)
 {
     struct rlimit limit;
@@ -170,10 +170,10 @@ static void head_number(struct region *region, uint64_t ceiling)
 }
 
 /*
- * Makes the state anew: everything is forgotten but the numbers that were given out.
- * A crash in here leaves another magic: the next one begins again, above `ceiling`. The
- * generations of slots start at a number that an earlier state did not use, because
- * FIFOs of those times may still lie around.
+ * Makes the state anew: everything is forgotten except the numbers that were given out.
+ * A crash in here leaves another magic, and the next process begins again, above
+ * `ceiling`. The generations of sessions start at a number that an earlier state did
+ * not use, because FIFOs of that state may still exist.
  */
 static int region_make(struct region *region, int dir_fd, const unsigned char boot[16],
                        uint64_t ceiling, hf_error *why)
@@ -226,8 +226,9 @@ static int head_check(const struct region_head *head, off_t size, hf_error *why)
     return 0;
 }
 
-/* A state file that was made, and of which a crash of the machine left the length. It
- * takes one of our lengths and nothing but zeros: what has no mark is not ours. */
+/* Whether this is a state file of which a crash of the machine left only the length:
+ * one of the store's lengths, and nothing but zeros. Any other file without the magic
+ * is not a state file. */
 static bool head_blank(const struct region_head *head, off_t size)
 {
     const unsigned char *bytes = (const unsigned char *)head;
@@ -242,7 +243,7 @@ static bool head_blank(const struct region_head *head, off_t size)
     return true;
 }
 
-/* Looks at the file, and makes it if need be; without `may_make` 1 says so. */
+/* Checks the file, and makes it if needed; without `may_make` it returns 1 instead. */
 static int region_prepare(struct region *region, int dir_fd, off_t size, bool may_make,
                           hf_error *why)
 {
@@ -297,11 +298,11 @@ static int file_lock(int fd, int how, int64_t until, hf_error *why)
             return hf__fail(why, HF_EUNREACHABLE,
                             "another process is making the state file and does not "
                             "go on");
-        poll(NULL, 0, LOCK_PAUSE_MS); /* flock has no waiting with a limit */
+        poll(NULL, 0, LOCK_PAUSE_MS); /* flock cannot wait with a limit */
     }
 }
 
-/* True if the name still leads to what we opened and locked. */
+/* True if the name still leads to the file that was opened and locked. */
 static bool file_is_there(int dir_fd, const struct stat *opened)
 {
     struct stat now;

@@ -2,17 +2,18 @@
 /*
  * The state file, as all processes map it.
  *
- *   head (one page) | slots, one per session | hash buckets | blocks of 192 bytes
+ *   head (one page) | sessions | hash buckets | blocks of 192 bytes
  *
- * A block is free, a record (a name and its queue), a place (a ticket in a queue), the
- * rest of a long name, or the ids of a latch. Block 0 is not used; index 0 is "none".
+ * A block is free, a record (a name and its queue), an entry (a ticket in a queue), the
+ * rest of a long name, or the ids of a latch. Block 0 is not used; index 0 means none.
  *
- * Blocks are the truth: a process may die anywhere, and recover.c makes everything else
- * (buckets, lists, counts, free list, words of slow records) anew from them. So a block
- * gets its `type` after all else in it was written, and a place its `state`.
+ * Blocks are the truth: a process may die anywhere, and recover.c rebuilds everything
+ * else (buckets, lists, counts, free list, lock words of records that are SLOW) from
+ * them. So the `type` of a block, and the `state` of an entry, are written after
+ * everything else in it.
  *
- * What is read or written outside the guard goes through __atomic: words, the quick
- * hold of a record, the state of slots, and the first lines of the head.
+ * What is read or written without the guard is accessed with __atomic: lock words, the
+ * fast hold of a record, the state of sessions, and the first lines of the head.
  */
 #ifndef HF_FILE_REGION_H
 #define HF_FILE_REGION_H
@@ -23,7 +24,7 @@
 #include "../../kit/admit.h"
 
 #define REGION_MAGIC UINT64_C(0x6c64796873666c68)
-#define REGION_MAKING UINT64_C(0x6b616d6873666c68) /* not whole yet */
+#define REGION_MAKING UINT64_C(0x6b616d6873666c68) /* not complete yet */
 #define REGION_VERSION 2
 #define REGION_HEAD_SIZE 4096
 
@@ -53,13 +54,13 @@ enum entry_state {
 enum entry_flag {
     ENTRY_DETACHED = 1 << 0,
     ENTRY_REVOKED = 1 << 1,
-    ENTRY_TOLD = 1 << 2, /* its session knows of the grant */
+    ENTRY_TOLD = 1 << 2, /* its session has reported the grant */
 };
 
 enum session_state {
     SESSION_FREE = 0,
     SESSION_USED = 1,
-    SESSION_CLOSED = 2, /* left by its session, to be cleaned by whoever comes by */
+    SESSION_CLOSED = 2, /* closed without the guard: another session cleans up */
 };
 
 enum { EVICTIONS_KEPT = 16 };
@@ -67,7 +68,7 @@ enum { EVICTIONS_KEPT = 16 };
 /* The hold of this ticket was evicted by that process. */
 struct region_eviction {
     struct hf_id id;
-    int32_t pid; /* 0: none, or its client has been told */
+    int32_t pid; /* 0: none, or reported to its client */
     char program[44];
 };
 
@@ -77,10 +78,10 @@ struct region_head {
     uint32_t abi;
     unsigned char boot[16];
     uint64_t time_ns;         /* time namespace of its clock; 0: not known */
-    uint64_t durable_ceiling; /* all numbers given out are below, also after a crash */
+    uint64_t durable_ceiling; /* above all numbers given out, also after a crash */
     uint64_t recoveries;
     uint64_t next_seq;
-    uint32_t block_count; /* blocks the file has room for */
+    uint32_t block_count; /* blocks that the file has room for */
     uint32_t high_water;  /* blocks that were ever used */
     uint32_t free_first;
     uint32_t free_count;
@@ -91,8 +92,9 @@ struct region_head {
     uint64_t ceiling; /* numbers below may be given out */
 
     _Alignas(64) pthread_mutex_t guard;
-    int32_t guard_pid;    /* who is inside, for messages; 0: nobody, or not known */
-    uint64_t guard_space; /* the pid namespace of that number; 0: not known */
+    int32_t
+        guard_pid; /* the process that holds it, for messages; 0: none, or not known */
+    uint64_t guard_space; /* the pid namespace of that process; 0: not known */
 
     /* A file that an older version made has zeros here. */
     _Alignas(64) struct region_eviction evictions[EVICTIONS_KEPT];
@@ -103,15 +105,16 @@ struct region_session {
     uint32_t state;
     uint32_t gen;
     int32_t pid;
-    uint32_t fifo;  /* its FIFO is there */
+    uint32_t fifo;  /* its FIFO exists */
     uint64_t start; /* start time of the process; 0: not known */
     uint64_t space; /* pid namespace; 0: not known */
     char program[64];
-    uint32_t fifo_full; /* its FIFO was full: it should look at everything */
+    uint32_t fifo_full; /* its FIFO was full: it must check all its tickets */
     uint32_t unused[7];
 };
 
-/* The fields up to `turn` describe a quick hold and are its holder's; `turn` last. */
+/* The fields up to `serial` describe a fast hold. The holder writes them, `serial`
+ * last. */
 struct block_record {
     uint64_t token;
     struct hf_id id;
@@ -120,16 +123,16 @@ struct block_record {
     int32_t kind;
     uint32_t serial;
     uint32_t hash;
-    uint64_t revoked; /* token of the quick hold that was asked to let go */
-    uint64_t newest;  /* the largest number granted here; a fresh one is larger */
+    uint64_t revoked; /* token of the fast hold that was asked to release */
+    uint64_t newest;  /* the largest number granted here; a new one is larger */
 
-    struct hf_tally tally; /* over the granted places */
-    int64_t soonest;       /* no lease of a granted place ends before */
-    uint32_t first, last;  /* all places: granted ones in front, then by arrival */
+    struct hf_tally tally; /* over the granted entries */
+    int64_t soonest;       /* no lease of a granted entry ends before */
+    uint32_t first, last;  /* all entries: granted ones first, then by arrival */
     uint32_t first_waiting;
     uint32_t granted, waiting;
-    uint32_t strict;  /* waiting places that must not be overtaken */
-    uint32_t invited; /* the place that INVITED or IMPATIENT is about */
+    uint32_t strict;  /* waiting entries that must not be overtaken */
+    uint32_t invited; /* the entry that INVITED or IMPATIENT is about */
     uint32_t limit;
     uint32_t left; /* of a latch; of a cell: 1 if there is one */
     uint32_t ids;  /* of a latch */
@@ -151,11 +154,11 @@ struct block_entry {
     int64_t expires; /* HF_NEVER: no lease */
     int64_t ttl;
     int64_t since;
-    uint32_t span; /* asked for while waiting, given when granted */
+    uint32_t span; /* wanted while waiting, given once granted */
     uint32_t permits;
     int32_t kind;
     uint32_t flags;
-    uint32_t waiter; /* its session's own number for it */
+    uint32_t waiter; /* its session's number for the waiter */
     uint32_t session;
     uint32_t session_gen;
     int32_t pid;
@@ -190,29 +193,30 @@ struct region {
     struct region_session *sessions;
     uint32_t *buckets;
     struct region_block *blocks;
-    uint64_t first_token; /* we made the file, and this is where it began; or 0 */
+    uint64_t first_token; /* if this session made the file: its first number; else 0 */
 };
 
 /* Opens, makes or (after a reboot) renews the state file of a directory and maps it;
- * waits for somebody who makes it until a moment of hf__now().
- * HF_ECORRUPT, HF_EUNSUPPORTED, HF_EFULL, HF_EUNREACHABLE, HF_EREFUSED, HF_ESYSTEM. */
+ * waits until `until` of hf__now() while another process makes it. HF_ECORRUPT,
+ * HF_EUNSUPPORTED, HF_EFULL, HF_EUNREACHABLE, HF_EREFUSED, HF_ESYSTEM. */
 int hf__file_region_open(struct region *region, int dir_fd, mode_t mode, int64_t until,
                          hf_error *why);
 void hf__file_region_close(struct region *region);
 
-/* Whether its name still leads to the file that we have open. */
+/* Whether its name still leads to the file that is open. */
 bool hf__file_region_there(const struct region *region, int dir_fd);
 
-/* Whether we made it and nobody has used it since. In the guard. */
+/* Guard held: whether this session made it and no other session has used it since. */
 bool hf__file_region_unused(const struct region *region);
 
-/* Doubles the room for blocks. In the guard. HF_EFULL, HF_ESYSTEM. */
+/* Guard held: doubles the room for blocks. HF_EFULL, HF_ESYSTEM. */
 int hf__file_region_grow(struct region *region, hf_error *why);
 
-/* Makes numbers up to `end` safe to give out: on disk first. */
+/* Raises the ceiling above `end`, on disk first; then numbers up to `end` may be given
+ * out. */
 void hf__file_region_raise(struct region *region, uint64_t end);
 
-/* The first of `span` fresh numbers, for a token or a version. */
+/* The first of `span` new numbers, for a token or a version. */
 static inline uint64_t hf__file_region_draw(struct region *region, uint32_t span)
 {
     struct region_head *head = region->head;
@@ -223,7 +227,7 @@ static inline uint64_t hf__file_region_draw(struct region *region, uint32_t span
     return first;
 }
 
-/* The largest number given out so far, by anybody. */
+/* The largest number given out so far, to any session. */
 static inline uint64_t hf__file_region_newest(const struct region *region)
 {
     return __atomic_load_n(&region->head->next_token, __ATOMIC_RELAXED) - 1;

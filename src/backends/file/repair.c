@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What can be done to a hold besides giving it back: evict, revoke, downgrade, adopt.
- * Called in the guard, from queue_ask().
+ * What can be done to a hold other than releasing it: evict, revoke, downgrade, adopt.
+ * Guard held; called from queue_ask().
  *
- * A hold is a place, or a quick hold in the word of its record. The latter is frozen
- * before it is judged: its owner may then not drop it without the guard, so what we
- * read stays true until we leave. A quick hold that was taken but not written down yet
- * has no token that anybody could know; it counts as not there.
+ * A hold is an entry, or a fast hold in the lock word of its record. A fast hold is
+ * frozen before it is judged: its holder can then not release it without the guard, so
+ * what was read stays true until the guard is unlocked. A fast hold that was taken but
+ * not described yet has no token that another client could know; it counts as not
+ * there.
  *
- * A hold that changes hands gets a new place, which is whole before the old one goes.
+ * A hold that moves to another client gets a new entry, which is complete before the
+ * old one ends.
  */
 #include "../../base/clock.h"
 #include "../../base/error.h"
@@ -30,7 +32,7 @@ static bool token_in(uint64_t token, uint64_t first, uint32_t span)
     return token >= first && token - first < span;
 }
 
-/* The granted place after `place` (NULL: the first), or NULL. */
+/* The granted entry after `entry` (NULL: the first), or NULL. */
 static struct region_block *granted_next(const struct file_queue *me,
                                          const struct region_block *record,
                                          const struct region_block *entry)
@@ -117,7 +119,7 @@ int hf__file_queue_revoke(struct file_queue *me, struct hf_request *request,
 
 /* ---- Holds that change ----------------------------------------------------------- */
 
-/* A new place for a hold, with its token. */
+/* A new entry for a hold, with its token. */
 static int hold_move(struct file_queue *me, struct region_block *record,
                      struct entry_init init, struct hf_ticket *ticket, hf_error *why)
 {
@@ -133,7 +135,7 @@ static int hold_move(struct file_queue *me, struct region_block *record,
     return 0;
 }
 
-/* The quick hold of `record`, which is frozen, becomes a place. */
+/* The fast hold of `record`, which is frozen, becomes an entry. */
 static int fast_move(struct file_queue *me, struct region_block *record,
                      const struct fast_hold *hold, int32_t kind,
                      struct hf_ticket *ticket, hf_error *why)
@@ -206,7 +208,7 @@ int hf__file_queue_downgrade(struct file_queue *me, struct hf_request *request,
     return 0;
 }
 
-/* An id names one number of a hold's block: the hold goes on with that one alone. */
+/* An id names one token of a hold's span: the hold goes on with that token alone. */
 static int fast_adopt(struct file_queue *me, struct region_block *record,
                       struct hf_request *request, hf_error *why)
 {
@@ -250,7 +252,7 @@ static int entry_adopt(struct file_queue *me, struct region_block *record,
     return rc;
 }
 
-/* What an earlier request for the same ticket brought about, if it is still there. */
+/* The result of an earlier request for the same ticket, if it is still there. */
 static struct region_block *adopted_before(struct file_queue *me,
                                            const struct region_block *record,
                                            const struct hf_request *request)
@@ -264,7 +266,7 @@ static struct region_block *adopted_before(struct file_queue *me,
     return NULL;
 }
 
-/* The first in line has to watch the new holder, hence the wake-up. */
+/* The first waiter has to watch the new holder, hence the wake-up. */
 static int hold_adopt(struct file_queue *me, struct region_block *record,
                       struct hf_request *request, hf_error *why)
 {

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Slots: one for each session, and the proof that it lives.
+ * Sessions in the state file, and the proof that they live.
  *
- * A session claims a slot when it opens and leaves it when it closes. Whoever finds
- * that a session is gone reaps its slot: takes its places and quick holds out of the
- * table, so that the locks pass on, and removes its FIFO. A slot becomes free last,
- * with a new generation, so reaping can be begun again by somebody else, and nothing
- * that was kept about the old session is mistaken for the new one.
+ * A session is registered when its client opens and unregistered when it closes. A
+ * session that finds another one dead cleans up after it: it ends its entries and fast
+ * holds, so that the locks are passed on, and removes its FIFO. The number of a session
+ * becomes free last, with a new generation, so another session can repeat the clean-up
+ * from the start, and nothing that was kept about the old session is mistaken for the
+ * new one.
  *
- * Three things tell whether a session lives: its process (peers.c watches it), its
- * state (SESSION_CLOSED: it closed and could not enter the guard), and a lock on byte
- * <slot> of the file `live`, which the kernel drops with the last descriptor. A forked
- * child inherits that descriptor, so a fork handler closes it there.
+ * Three things show whether a session lives: its process (peers.c watches it), its
+ * state (SESSION_CLOSED: it closed and could not lock the guard), and a lock on byte
+ * <session> of the file `live`, which the kernel drops with the last descriptor. A
+ * forked child inherits that descriptor, so a fork handler closes it there.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -59,7 +60,8 @@ static void sessions_begin(void)
     pthread_atfork(fork_before, fork_after, fork_in_child);
 }
 
-/* Under the lock, so that no fork falls between opening and enlisting. */
+/* Under the lock, so that no fork falls between opening the file and adding it to the
+ * list. */
 static int live_open(struct file_queue *me, struct stat *st, hf_error *why)
 {
     int rc;
@@ -89,7 +91,7 @@ bool hf__file_session_locked(const struct file_queue *me, uint32_t session)
     struct flock lock;
 
     if (session == me->session)
-        return true; /* one's own lock does not show */
+        return true; /* a lock of the same descriptor does not show */
     return live_lock(me->live_fd, F_OFD_GETLK, &lock, session) != 0 ||
            lock.l_type != F_UNLCK;
 }
@@ -108,7 +110,7 @@ uint64_t hf__file_process_start(int32_t pid)
     got = read(fd, text, sizeof(text) - 1);
     close(fd);
     text[got > 0 ? got : 0] = '\0';
-    at = strrchr(text, ')'); /* the name may hold anything, also this */
+    at = strrchr(text, ')'); /* the name may contain this, too */
     for (int i = 0; at && i < START_FIELD; i++)
         at = strchr(at + 1, ' ');
     return at ? strtoull(at + 1, NULL, 10) : 0;
@@ -132,7 +134,7 @@ static void session_files_remove(const struct file_queue *me, uint32_t session)
     hf__file_home_drop_tmp(me->dir_fd, file);
 }
 
-/* A detached hold stays, if its session ever knew of it. */
+/* A detached hold is kept, if its session ever reported the grant. */
 static bool entry_ends(const struct block_entry *e, uint32_t session, uint32_t gen)
 {
     const uint32_t kept = ENTRY_DETACHED | ENTRY_TOLD;
@@ -162,7 +164,7 @@ void hf__file_session_reap(struct file_queue *me, uint32_t session)
 {
     struct region_session *s = &me->region.sessions[session];
 
-    __atomic_store_n(&s->fifo, 0, __ATOMIC_RELEASE); /* nobody to wake */
+    __atomic_store_n(&s->fifo, 0, __ATOMIC_RELEASE); /* cannot be woken any more */
     if (session != me->session || me->held)
         blocks_reap(me, session, s->gen);
     session_files_remove(me, session);
@@ -176,13 +178,13 @@ void hf__file_session_reap(struct file_queue *me, uint32_t session)
 static bool session_unlocked(const struct file_queue *me, uint32_t session)
 {
     const struct region_session *s = &me->region.sessions[session];
-    /* A lock of our own descriptor never shows in a probe through it. */
+    /* A lock of the same descriptor never shows in a probe. */
     return session != me->session &&
            __atomic_load_n(&s->state, __ATOMIC_ACQUIRE) != SESSION_FREE &&
            !hf__file_session_locked(me, session);
 }
 
-/* Sessions without their lock, to be looked at again in the guard. */
+/* Sessions without their lock, to be checked again with the guard held. */
 static uint32_t sessions_unlocked(const struct file_queue *me, uint32_t *unlocked)
 {
     uint32_t count = 0;
@@ -207,7 +209,7 @@ void hf__file_sessions_sweep(struct file_queue *me)
     hf__file_guard_unlock(me);
 }
 
-/* ---- Claiming and leaving -------------------------------------------------------- */
+/* ---- Registering and unregistering ----------------------------------------------- */
 
 static void session_fill(struct file_queue *me, struct region_session *s)
 {
@@ -242,7 +244,7 @@ static int session_take(struct file_queue *me, hf_error *why)
                     SESSION_COUNT);
 }
 
-/* Whether a slot may belong to somebody, whatever the lock says. */
+/* Whether a session may live, whatever its lock says. */
 static bool session_may_live(const struct file_queue *me,
                              const struct region_session *s)
 {
@@ -255,8 +257,8 @@ static bool session_may_live(const struct file_queue *me,
            start == hf__file_process_start(__atomic_load_n(&s->pid, __ATOMIC_RELAXED));
 }
 
-/* If somebody removed `live` under its users they have locks that we cannot see: they
- * would all look dead. */
+/* If `live` was removed while sessions use it, their locks cannot be seen: they would
+ * all look dead. */
 static int live_check(struct file_queue *me, uint64_t ino, hf_error *why)
 {
     uint64_t *used = &me->region.head->live_ino;
@@ -297,7 +299,7 @@ int hf__file_session_register(struct file_queue *me, hf_error *why)
     return rc;
 }
 
-/* Without the guard all we can do is say that we are gone, to those who listen. */
+/* Without the guard a session can only mark itself closed and wake the others. */
 static void session_abandon(struct file_queue *me)
 {
     session_files_remove(me, me->session);
@@ -318,10 +320,10 @@ static bool sessions_all_free(const struct file_queue *me)
 }
 
 /*
- * A session that came to look takes the files that it made with it, if nobody used
- * them. One that opens the directory at this moment claims its slot after us, and sees
- * then that the state file is gone (queue.c). `live` goes first: nobody can have it
- * together with a newer state file.
+ * A session that was asked to diagnose removes the files that it made, if no other
+ * session used them. One that opens the directory at this moment registers later, and
+ * then sees that the state file was removed (queue.c). `live` is removed first, so that
+ * no session can have it together with a newer state file.
  */
 static void unused_files_remove(struct file_queue *me)
 {

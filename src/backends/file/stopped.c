@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Whether a process can run at all: guard.c asks when one stays inside for longer than
- * a busy host explains.
+ * Whether a process is kept from running: guard.c asks when one holds the guard for
+ * longer than a busy host explains.
  *
  * SIGSTOP and debuggers show in /proc/<pid>/stat. A frozen container does not: its
  * control group says so, in `cgroup.events` (version 2) or `freezer.state` (version 1).
- * What cannot be read is taken for "not stopped": the caller then waits as for a slow
+ * What cannot be read counts as "not stopped": the caller then waits as for a slow
  * process, which is never wrong.
  */
 #include "stopped.h"
@@ -33,7 +33,7 @@ static bool text_read(const char *path, char *text, size_t size)
 
 const char *hf__file_stopped_by_stat(const char *text)
 {
-    const char *at = strrchr(text, ')'); /* the name may hold anything, also this */
+    const char *at = strrchr(text, ')'); /* the name may contain this, too */
 
     if (!at || at[1] != ' ')
         return NULL;

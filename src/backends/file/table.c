@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Blocks and records: from a name to its queue. Called in the guard.
+ * Blocks and records: from a name to its queue. Guard held.
  *
- * A record that nobody uses stays, so that the next one finds it ready; such idle
- * records are given up when blocks run out, before the file grows. Whoever remembers
- * one finds another generation in its word and comes here again. So does everybody when
- * an idle name is put to another use (a mutex yesterday, a semaphore today).
+ * A record that is not in use stays, so that the next client finds it ready; such idle
+ * records are freed when blocks run out, before the file grows. A client that remembers
+ * one finds another generation in its lock word and comes here again. The same happens
+ * when an idle name is reused for another kind (first a mutex, then a semaphore).
  *
- * A block from hf__file_table_alloc() has no type yet. Until it gets one it is nobody's, and
- * a crash gives it back; that is why the type is always written last. `why` is never
- * NULL here.
+ * A block from hf__file_table_alloc() has no type yet. Until it gets one it is not part
+ * of anything, and after a crash it is free again; that is why the type is always
+ * written last. `why` is never NULL here.
  */
 #include "queue.h"
 
@@ -99,7 +99,7 @@ static void records_reclaim(struct file_queue *me)
     }
 }
 
-/* Idle records first; then, if that brought little, a larger file. */
+/* Frees idle records first; then, if that freed few blocks, grows the file. */
 static int room_make(struct file_queue *me, hf_error *why)
 {
     struct region_head *head = me->region.head;
@@ -278,7 +278,8 @@ static bool family_limited(int family)
     return family == 3 || family == 4;
 }
 
-/* The file of a cell may have gone without us: its process died half-way. */
+/* The file of a cell may be missing without a trace in the table: its process died
+ * half-way. */
 static void cell_look(struct file_queue *me, struct region_block *record)
 {
     char name[HF_NAME_MAX + 1];
@@ -289,7 +290,7 @@ static void cell_look(struct file_queue *me, struct region_block *record)
     record->record.left = hf__file_cell_exists(me, name, record->record.name_len);
 }
 
-/* Puts a record that nobody uses to another use, under a new generation. */
+/* Reuses an idle record for another family, under a new generation. */
 static bool record_reuse(struct file_queue *me, struct region_block *record, int family)
 {
     uint64_t word = word_load(&record->lock_word);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Tickets: attempt, withdraw, renew, interest. The seam calls in here.
+ * Tickets: attempt, withdraw, renew, interest. Core calls these functions.
  *
- * An attempt tries the quick way first (fastpath.h), and so does a withdrawal of what was
- * taken that way. Everything else enters the guard: the first look at a name, all other
- * kinds, waiting, passing the lock to somebody who waits.
+ * An attempt tries the fast path first (fastpath.h), and so does a withdrawal of a fast
+ * hold. Everything else locks the guard: the first use of a name, all other kinds,
+ * waiting, passing the lock to a waiter.
  */
 #include "../../base/clock.h"
 #include "../../base/error.h"
@@ -20,14 +20,14 @@ bool hf__file_fast_held(const struct file_queue *me, const struct hf_ticket *tic
     return fast_is(me, record, word_load(&record->lock_word), ticket);
 }
 
-/* ---- Attempt, in the guard ------------------------------------------------------- */
+/* ---- Attempt, guard held --------------------------------------------------------- */
 
 enum attempt_result {
     ATTEMPT_IN,
     ATTEMPT_QUEUED,
     ATTEMPT_BUSY,     /* the targets may be dead */
     ATTEMPT_MISMATCH, /* the same */
-    ATTEMPT_PREPARE,  /* we have to wait, and are not ready for it */
+    ATTEMPT_PREPARE,  /* the ticket must wait, and the session is not ready for that */
     ATTEMPT_FAILED,
 };
 
@@ -165,8 +165,8 @@ static void answer_failed(struct file_queue *me, struct hf_ticket *ticket,
     me->host->ops->failed(me->host, ticket, why);
 }
 
-/* The guard was not to be had: nothing has happened, ask again soon. A try has one
- * request timeout in all, and core's back-off would spend most of it asleep. */
+/* The guard was busy: nothing has happened, ask again soon. A try has one request
+ * timeout in all, and core's back-off would spend most of it asleep. */
 static void answer_later(struct file_queue *me, struct hf_ticket *ticket,
                          const hf_error *why)
 {
@@ -216,7 +216,7 @@ static void attempt_slow(struct file_queue *me, struct hf_ticket *ticket)
             return;
         }
         result = ticket_enter(me, ticket, &grant, &why);
-        if (result == ATTEMPT_QUEUED) /* the holder may have left meanwhile */
+        if (result == ATTEMPT_QUEUED) /* the holder may have released it meanwhile */
             news = hf__file_waiter_advance(ticket_waiter(ticket), false);
         hf__file_guard_unlock(me);
         again = result == ATTEMPT_BUSY || result == ATTEMPT_MISMATCH
@@ -280,7 +280,8 @@ static enum known fast_known(struct file_queue *me, struct hf_ticket *ticket,
     return KNOWN_HELD;
 }
 
-/* A ticket that was attempted before: say what is the case. False: nothing is there. */
+/* Answers for a ticket that was attempted before. False: the store has nothing of
+ * it. */
 static bool attempt_known(struct file_queue *me, struct hf_ticket *ticket)
 {
     struct hf_grant grant = { .span = 1 };
@@ -398,8 +399,8 @@ static enum hf_renewal ticket_renew(struct file_queue *me,
     return HF_RENEWED;
 }
 
-/* `soonest` of the records may be too early after this, which costs a look and no more;
- * a lease that became shorter is the one case to care about. */
+/* `soonest` of the record may be too early after this, which costs one check only; a
+ * lease that became shorter is the one case that needs care. */
 static void lease_note(struct file_queue *me, const struct hf_ticket *ticket)
 {
     struct block_entry *e = &block_at(me, ticket_block(ticket))->entry;

@@ -4,13 +4,14 @@
  * by any number of processes at once: one mapped page with one atomic number in it.
  *
  * A number is max(last + 1, wall clock in microseconds). The counter alone would do as
- * long as the file lives; the clock makes up for one that was deleted, lost with a
+ * long as the file exists; the clock replaces a counter that was deleted, lost with a
  * tmpfs, or that another user's process may not open. Such a process counts for itself
- * by the same rule, and its tokens are ordered against the others' by the clock only.
+ * by the same rule, and its tokens are ordered against those of other processes by the
+ * clock only.
  *
  * The file is made empty, grown with posix_fallocate (so that a full disk is an error
- * now and not a fault later) and stamped last, by a compare-exchange; all steps may be
- * done by several processes at once.
+ * now and not a fault later) and marked last, by a compare-exchange; several processes
+ * may do each step at once.
  */
 #include "tokens.h"
 
@@ -37,7 +38,7 @@ struct page {
 
 static _Atomic uint64_t process_last;
 
-/* Over RLIMIT_FSIZE the kernel would send a signal, hence the look beforehand. */
+/* Over RLIMIT_FSIZE the kernel would send a signal, hence the check beforehand. */
 static int file_grow(int fd, hf_error *why)
 {
     struct rlimit limit;
@@ -74,7 +75,7 @@ static int page_map(struct hf_tokens *tokens, int fd, hf_error *why)
     return page_stamp(memory, why);
 }
 
-/* In a directory where everybody may write, a file of another user proves nothing. */
+/* In a directory where all users may write, a file of another user proves nothing. */
 static bool owner_trusted(int dir_fd, const struct stat *st)
 {
     struct stat dir;
@@ -91,8 +92,9 @@ static bool file_is_there(int dir_fd, const struct stat *opened)
            now.st_dev == opened->st_dev && now.st_ino == opened->st_ino;
 }
 
-/* With a shared lock, so that nobody removes it under us; one who is about to
- * (hf__file_tokens_efface) has an exclusive one for a moment, and then it is a new file. */
+/* With a shared lock, so that no other process removes it meanwhile. A process that
+ * removes it (hf__file_tokens_remove_unused) has an exclusive lock for a moment; then
+ * this one opens a new file. */
 static int file_open(int dir_fd, mode_t mode, int *ret_fd, struct stat *ret_stat,
                      hf_error *why)
 {

@@ -12,23 +12,23 @@
 #define HF_TOKENS_END (UINT64_MAX / 2)
 
 struct hf_tokens {
-    void *page;             /* the mapped file; NULL: a counter of this process */
-    int fd;                 /* of it; locked (shared) as long as we use it */
+    void *page;             /* the mapped file; NULL: the counter of this process */
+    int fd;                 /* of `page`; locked (shared) while in use */
     _Atomic uint64_t *last; /* the largest number given out */
 };
 
-/* Maps the file, or takes the process's own counter if we may not write it. HF_EREFUSED
- * (not a regular file), HF_ECORRUPT, HF_EFULL, HF_ESYSTEM. */
+/* Maps the file, or uses the process's own counter if the file may not be written.
+ * HF_EREFUSED (not a regular file), HF_ECORRUPT, HF_EFULL, HF_ESYSTEM. */
 int hf__file_tokens_open(struct hf_tokens *tokens, int dir_fd, mode_t mode,
                          hf_error *why);
 void hf__file_tokens_done(struct hf_tokens *tokens);
 
-/* Before _done, of a session that came to look: removes the file if no number was ever
- * drawn from it and nobody else has it open. */
+/* Before _done, for a session that was asked to diagnose: removes the file if no number
+ * was ever drawn from it and no other process has it open. */
 void hf__file_tokens_remove_unused(struct hf_tokens *tokens, int dir_fd);
 
-/* The first of `span` numbers, larger than all before; to be called while the lock is
- * held. 0 if the counter has run into its end, which only damage can bring about. */
+/* The first of `span` numbers, larger than all before; called while the lock is held. 0
+ * if the counter has reached its end, which only damage can cause. */
 static inline uint64_t hf__file_tokens_draw(struct hf_tokens *tokens, uint32_t span,
                                             int64_t wall_us)
 {

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Stakes: what this session waits for or cares about, and how it hears of it.
+ * Waiters: the tickets of this session that wait, or are watched, and how it hears of
+ * them.
  *
- * A ticket has a stake while it waits, and while core is interested in a hold. Whoever
- * grants a place or takes one away writes to our FIFO; the loop then comes here, and
- * the stake is looked at in the guard. A look that finds its place still waiting says
- * so by coming: if it is first in line and the lock is taken, the next release will be
- * strict. Each waiting stake has a timer, for the end of a lease in front of it and for
- * peers that have to be polled. If the guard cannot be had, everything is looked at
- * again a little later.
+ * A ticket has a waiter while it waits, and while core is interested in a hold. A
+ * session that grants an entry or ends one writes to our FIFO; then the loop calls this
+ * file, and the waiter is checked with the guard held. If a check finds that the first
+ * waiter came and the lock is taken, the next release is strict. Each waiting ticket
+ * has a timer, for the end of a lease before it and for sessions that must be polled.
+ * If the guard is busy, everything is checked again a little later.
  *
- * Runs under the client's lock, like all of a session. The host is answered outside the
- * guard, and after the stake is gone if the answer ends it.
+ * Runs under the client's lock, like all of a session. The host is called without the
+ * guard, and after the waiter was freed if the answer ends it.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -47,7 +47,7 @@ static bool numbers_grow(struct file_queue *me)
     return true;
 }
 
-/* A timer that is set can be moved for sure, so it always is. */
+/* A timer that is set can always be moved, so it is always set. */
 static void waiter_due(void *arg)
 {
     struct queue_waiter *waiter = arg;
@@ -98,7 +98,7 @@ void hf__file_waiter_free(struct queue_waiter *waiter)
 
 /* ---- Waiting --------------------------------------------------------------------- */
 
-/* The first in line takes a free lock, or (`came`) lets it be known that it is here. */
+/* The first waiter takes a free lock, or (`woken`) makes the next release strict. */
 static void first_advance(struct file_queue *me, struct region_block *record,
                           struct region_block *entry, bool woken)
 {
@@ -228,7 +228,7 @@ bool hf__file_waiter_check(struct queue_waiter *waiter, bool woken)
     return hf__file_waiter_answer(waiter, news);
 }
 
-/* ---- Holds that somebody cares about --------------------------------------------- */
+/* ---- Holds that core is interested in -------------------------------------------- */
 
 enum hold_news { HOLD_SAME, HOLD_REVOKED, HOLD_LOST };
 
@@ -343,7 +343,7 @@ static void fifo_ready(void *arg, uint32_t events)
         hf__file_waiters_check(me);
 }
 
-/* A FIFO of that name can only be litter: generations do not come back. */
+/* An existing FIFO of that name is a leftover: generations do not come back. */
 static int fifo_make(struct file_queue *me, int *ret_fd, hf_error *why)
 {
     char file[32];
@@ -370,7 +370,7 @@ int hf__file_listen(struct file_queue *me, hf_error *why)
         return 0;
     me->retry.callback = retry_due;
     me->retry.arg = me;
-    if (!me->retry.slot) { /* else a request that is put off has set it */
+    if (!me->retry.slot) { /* else a postponed request has set it */
         rc = host->ops->set_timer(host, &me->retry, HF_NEVER);
         if (rc != 0)
             return hf__fail_code(why, rc);
