@@ -100,7 +100,7 @@ static int file_check(int fd, const char *path, hf_error *why)
         return hf__fail(why, HF_EURL, "password_file: %s is a directory", path);
     if (S_ISREG(info.st_mode) && info.st_mode & (S_IROTH | S_IWOTH))
         return hf__fail(why, HF_EURL,
-                        "password_file: everybody can read or change %s (chmod o= it)",
+                        "password_file: all users can read or change %s (chmod o= it)",
                         path);
     return 0;
 }

@@ -41,7 +41,7 @@ def healthy(place):
 def traps(place):
     os.chmod(place.dir, 0o777)
     result = run2(place, "doctor", code=77)
-    ok("everybody may write" in result.stderr, "what cannot be opened is not examined",
+    ok("all users may write" in result.stderr, "what cannot be opened is not examined",
        result.stderr)
     os.chmod(place.dir, 0o770)
     text = run(place, "doctor", what="remarks alone: exit code 0")
@@ -54,7 +54,7 @@ def traps(place):
     state = place.dir + "/.holdfast/state"
     os.chmod(state, 0o666)
     text = run(place, "doctor", code=1, what="a trap: exit code 1")
-    ok("trap    permissions: everybody may write the file '.holdfast/state'" in text and
+    ok("trap    permissions: all users may write the file '.holdfast/state'" in text and
        "fix: chmod o-w" in text, "a trap, and its fix", text)
     report = run_json(place, "doctor", code=1)
     ok(report["findings"][0]["level"] == "trap", "worst first", report)

@@ -141,10 +141,10 @@ static void home_of_somebody(void)
     check_refused(url_of(scratch, NULL), HF_EREFUSED, 0, "belongs to user 65534");
     CHECK(chown(in_scratch(".holdfast"), 0, 0) == 0);
     CHECK(chmod(in_scratch(".holdfast"), 0777) == 0);
-    check_refused(url_of(scratch, NULL), HF_EREFUSED, 0, "everybody may write");
+    check_refused(url_of(scratch, NULL), HF_EREFUSED, 0, "all users may write");
 }
 
-/* In a place where everybody may write, only mode=0666 shares with everybody. */
+/* In a place where all users may write, only mode=0666 shares with everybody. */
 static void home_of_somebody_in_the_open(void)
 {
     need_root();

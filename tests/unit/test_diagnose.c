@@ -148,7 +148,7 @@ START_TEST(modes_and_owner)
     hf__file_facts_judge(&facts, note, &found);
     ck_assert_int_eq(worst(&found), HF_GOOD); /* nobody can take ours away */
     facts.flock = true;
-    has(judged(&facts, HF_REMARK, "permissions")->what, "everybody may make files");
+    has(judged(&facts, HF_REMARK, "permissions")->what, "all users may make files");
     ck_assert_ptr_null(strstr(judged(&facts, HF_REMARK, "permissions")->fix, "chmod"));
     facts.flock = false;
     facts.dir_mode = S_IFDIR | 02770;

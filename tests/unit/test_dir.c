@@ -67,7 +67,7 @@ START_TEST(directories)
     ck_assert_int_eq(chmod(path, 0755), 0);
     ck_assert_int_eq(opened(path, NULL), 0);
     ck_assert_int_eq(chmod(path, 0777), 0);
-    refused(path, HF_EREFUSED, 0, "everybody may write");
+    refused(path, HF_EREFUSED, 0, "all users may write");
     ck_assert_int_eq(chmod(path, 01777), 0);
     ck_assert_int_eq(opened(path, NULL), 0);
     if (geteuid() == 0) { /* only root can make what belongs to others */

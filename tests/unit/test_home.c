@@ -226,9 +226,9 @@ START_TEST(what_everybody_may_write)
         begin_home(0777);
         if (used)
             put("state", "", 0);
-        refused(0600, "everybody may write");
-        refused(0660, "everybody may write");
-        refused(0664, "everybody may write");
+        refused(0600, "all users may write");
+        refused(0660, "all users may write");
+        refused(0664, "all users may write");
         ck_assert_int_eq(opened(0666, &made, NULL), 0);
         end();
     }

@@ -117,8 +117,8 @@ START_TEST(bad_files)
     expect_bad_file("", 0, 0600, "is empty");
     expect_bad_file("\nsesame", 7, 0600, "is empty");
     expect_bad_file("ses\0ame\n", 8, 0600, "not a text file");
-    expect_bad_file("sesame", 6, 0604, "everybody can read");
-    expect_bad_file("sesame", 6, 0602, "everybody can read");
+    expect_bad_file("sesame", 6, 0604, "all users can read");
+    expect_bad_file("sesame", 6, 0602, "all users can read");
     expect_refused("redis://host/?password_file=/nowhere/at/all", "No such file");
     expect_refused("redis://host/?password_file=/tmp", "is a directory");
     /* It can be opened, and nothing can be read at its beginning. */

@@ -154,7 +154,7 @@ START_TEST(no_room)
 }
 END_TEST
 
-/* Where everybody may write, a file of another user proves nothing: the process counts
+/* Where all users may write, a file of another user proves nothing: the process counts
  * for itself. Only root can make one. */
 START_TEST(what_belongs_to_others)
 {

@@ -192,7 +192,7 @@ static bool judge_dir_mode(struct judge *j)
 
     if ((mode & S_IWOTH) && !(mode & S_ISVTX)) {
         judge_what(j,
-                   "everybody may delete files in the directory (mode %04o), and so "
+                   "all users may delete files in the directory (mode %04o), and so "
                    "break every lock",
                    mode);
         judge_fix(j, "chmod +t '%s', or name a directory of your own in the URL",
@@ -202,11 +202,11 @@ static bool judge_dir_mode(struct judge *j)
     }
     if ((mode & S_IWOTH) && j->facts->flock) {
         judge_what(j,
-                   "everybody may make files in the directory (mode %04o), and so keep "
+                   "all users may make files in the directory (mode %04o), and so keep "
                    "others from using a name",
                    mode);
         judge_fix(j, "name a directory of your own in the URL, unless the locks are "
-                     "for everybody");
+                     "for all users");
         judge_tell(j, HF_REMARK, "permissions");
         return true;
     }
@@ -232,7 +232,7 @@ static bool judge_file_mode(struct judge *j)
 
     if (!(mode & S_IWOTH))
         return false;
-    judge_what(j, "everybody may write the file '%s' (mode %04o), and so forge %s",
+    judge_what(j, "all users may write the file '%s' (mode %04o), and so forge %s",
                file, mode, j->facts->flock ? "tokens" : "every lock and token");
     judge_fix(j, "chmod o-w '%s/%s', and take mode= out of the URL", dir_of(j), file);
     judge_tell(j, HF_TRAP, "permissions");
@@ -247,7 +247,7 @@ static void judge_permissions(struct judge *j)
     judge_owner(j);
     if (said)
         return;
-    judge_what(j, "mode %04o: nobody else may delete files of the %s",
+    judge_what(j, "mode %04o: no other user may delete files of the %s",
                (unsigned)j->facts->dir_mode & 07777,
                j->facts->dir_mode & S_IWOTH ? "store" : "directory");
     judge_tell(j, HF_GOOD, "permissions");
@@ -288,7 +288,7 @@ static void judge_reboot(struct judge *j)
         judge_what(
             j,
             "%u hold%s made to outlive %s process, but no hold outlives a reboot "
-            "of this host: others are let in before the lease is over",
+            "of this host: other clients get the lock before the lease is over",
             detached, detached == 1 ? " was" : "s were",
             detached == 1 ? "its" : "their");
         judge_fix(j, "use 'holdfast run', whose hold ends with its process; or keep "
@@ -363,7 +363,7 @@ static void judge_namespaces(struct judge *j)
         return;
     judge_what(j,
                "%u client%s in another pid namespace (a container) cannot be watched: "
-               "a death there is noticed within 100 ms, by asking",
+               "a death there is detected within 100 ms, by polling",
                count, count == 1 ? "" : "s");
     judge_fix(j, "run all in one pid namespace (--pid=host), if that is too slow");
     judge_tell(j, HF_REMARK, "pid namespaces");

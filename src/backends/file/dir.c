@@ -116,7 +116,7 @@ static int dir_check(int fd, const char *path, bool ours, hf_error *why)
     if (ours && (st.st_mode & 07777) != 0700)
         return hf__fail(why, HF_EREFUSED,
                         "'" SHOWN "' has mode %04o instead of 0700: make sure that "
-                        "nobody else has changed it, then chmod it to 0700",
+                        "no other user has changed it, then chmod it to 0700",
                         path, (unsigned)(st.st_mode & 07777));
     if (st.st_uid != geteuid() && st.st_uid != 0)
         return hf__fail(why, HF_EREFUSED,
@@ -125,7 +125,7 @@ static int dir_check(int fd, const char *path, bool ours, hf_error *why)
                         path, (unsigned long)st.st_uid, (unsigned long)geteuid());
     if ((st.st_mode & S_IWOTH) && !(st.st_mode & S_ISVTX))
         return hf__fail(why, HF_EREFUSED,
-                        "everybody may write to '" SHOWN "' (mode %04o): take that "
+                        "all users may write to '" SHOWN "' (mode %04o): take that "
                         "away (chmod o-w), or set the sticky bit (chmod +t)",
                         path, (unsigned)(st.st_mode & 07777));
     return fs_check(fd, path, why);
@@ -169,7 +169,8 @@ static int dir_open_default(const char *path, int *ret_fd, hf_error *why)
     if (made && fchmod(fd, 0700) != 0) {
         sys = errno;
         close(fd);
-        return hf__fail_sys(why, HF_ESYSTEM, sys, "'" SHOWN "' keeps its mode", path);
+        return hf__fail_sys(why, HF_ESYSTEM, sys,
+                            "'" SHOWN "' cannot be given its mode", path);
     }
     *ret_fd = fd;
     return 0;
@@ -249,10 +250,7 @@ int hf__file_dir_mode(const struct hf_url *url, mode_t *ret_mode, hf_error *why)
 
 static int file_irregular(const char *file, int sys, hf_error *why)
 {
-    hf__fail(why, HF_EREFUSED,
-             "'" SHOWN "' is not a regular file: somebody put something else in its "
-             "place; remove that",
-             file);
+    hf__fail(why, HF_EREFUSED, "'" SHOWN "' is not a regular file: remove it", file);
     if (why)
         why->sys = sys;
     return HF_EREFUSED;
@@ -267,8 +265,8 @@ static int file_check(int fd, const char *file, struct stat *st, hf_error *why)
         return file_irregular(file, 0, why);
     if (st->st_nlink > 1)
         return hf__fail(why, HF_EREFUSED,
-                        "'" SHOWN "' has %lu names (hard links), one of them in a "
-                        "place we do not know: remove it",
+                        "'" SHOWN "' has %lu names (hard links), and one of them "
+                        "may be anywhere: remove it",
                         file, (unsigned long)st->st_nlink);
     return 0;
 }

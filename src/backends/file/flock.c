@@ -210,7 +210,7 @@ static void file_grant(struct session *s, struct lockfile *file, int64_t now_us)
     if (token == 0) {
         hf__fail(&why, HF_ECORRUPT,
                  "'" HF_TOKENS_FILE
-                 "' has no numbers left: remove it while nobody uses "
+                 "' has no numbers left: remove it while no process uses "
                  "the directory");
         answer_failed(s, ticket, &why);
         return;

@@ -196,7 +196,7 @@ static int home_check(const struct stat *top, const struct stat *home, mode_t mo
                         (unsigned long)home->st_uid, (unsigned long)geteuid());
     if ((found & S_IWOTH) && !(mode & S_IWOTH))
         return hf__fail(why, HF_EREFUSED,
-                        "everybody may write to '" HF_HOME "' (mode %04o): take that "
+                        "all users may write to '" HF_HOME "' (mode %04o): take that "
                         "away (chmod o-w), or share the locks with all (mode=0666)",
                         found);
     return 0;
@@ -231,7 +231,8 @@ static int home_adjust(int home_fd, const struct stat *top, const struct stat *h
         (void)!fchown(home_fd, (uid_t)-1,
                       top->st_gid); /* works if the user is in that group */
     if (fchmod(home_fd, wanted) != 0)
-        return hf__fail_sys(why, HF_ESYSTEM, errno, "'" HF_HOME "' keeps its mode");
+        return hf__fail_sys(why, HF_ESYSTEM, errno,
+                            "'" HF_HOME "' cannot be given its mode");
     return 0;
 }
 
@@ -319,7 +320,7 @@ int hf__file_home_open(int top_fd, mode_t mode, int *ret_fd, bool *ret_made,
         if (!gone)
             return rc;
     }
-    return hf__fail(why, HF_ESYSTEM, "somebody keeps removing '" HF_HOME "'");
+    return hf__fail(why, HF_ESYSTEM, "'" HF_HOME "' is removed again and again");
 }
 
 bool hf__file_home_gone(int home_fd)

@@ -83,7 +83,7 @@ static int files_open_surely(struct file_queue *me, hf_error *why)
         hf__file_session_unregister(me);
         files_close(me, false);
     }
-    return hf__fail(why, HF_ESYSTEM, "somebody keeps removing the state file");
+    return hf__fail(why, HF_ESYSTEM, "the state file is removed again and again");
 }
 
 static int queue_open(void *session, struct hf_host *host, const struct hf_url *url,

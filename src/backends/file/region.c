@@ -293,7 +293,8 @@ static int file_lock(int fd, int how, int64_t until, hf_error *why)
         if (flock(fd, how | LOCK_NB) == 0)
             return 0;
         if (errno != EWOULDBLOCK && errno != EINTR)
-            return hf__fail_sys(why, HF_ESYSTEM, errno, "the state file takes no lock");
+            return hf__fail_sys(why, HF_ESYSTEM, errno,
+                                "the state file cannot be locked");
         if (hf__now() >= until)
             return hf__fail(why, HF_EUNREACHABLE,
                             "another process is making the state file and does not "
@@ -340,7 +341,7 @@ static int file_open(int dir_fd, mode_t mode, int how, int64_t until, int *ret_f
         if (rc != 0)
             return rc;
     }
-    return hf__fail(why, HF_ESYSTEM, "somebody keeps removing the state file");
+    return hf__fail(why, HF_ESYSTEM, "the state file is removed again and again");
 }
 
 /* `how` LOCK_SH: 1 if it has to be made first. */

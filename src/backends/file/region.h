@@ -184,7 +184,7 @@ struct region_block {
 };
 
 _Static_assert(sizeof(struct region_head) <= REGION_HEAD_SIZE, "head fits its page");
-_Static_assert(sizeof(struct region_session) == 128, "slots do not share a line");
+_Static_assert(sizeof(struct region_session) == 128, "sessions do not share a line");
 _Static_assert(sizeof(struct region_block) == 192, "a block is three lines");
 
 struct region {

@@ -75,7 +75,7 @@ int hf__file_queue_evict(struct file_queue *me, struct hf_request *request,
         }
     if (record && fast_evict(me, record, request->number))
         return 0;
-    return hf__fail(why, HF_ENOENT, "nobody holds it with that token");
+    return hf__fail(why, HF_ENOENT, "it has no holder with that token");
 }
 
 static bool fast_revoke(struct file_queue *me, struct region_block *record,
@@ -113,7 +113,7 @@ int hf__file_queue_revoke(struct file_queue *me, struct hf_request *request,
         any |= entry_revoke(me, entry, request->number);
     if (any)
         return 0;
-    return hf__fail(why, HF_ENOENT, "nobody holds it%s",
+    return hf__fail(why, HF_ENOENT, "it has no holder%s",
                     request->number ? " with that token" : "");
 }
 

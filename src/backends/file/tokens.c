@@ -59,7 +59,7 @@ static int page_stamp(struct page *page, hf_error *why)
     if (magic != TOKENS_MAGIC || atomic_load(&page->last) >= HF_TOKENS_END)
         return hf__fail(why, HF_ECORRUPT,
                         "'" HF_TOKENS_FILE "' is damaged or of another version: remove "
-                        "it while nobody uses the directory");
+                        "it while no process uses the directory");
     return 0;
 }
 
@@ -135,7 +135,8 @@ int hf__file_tokens_open(struct hf_tokens *tokens, int dir_fd, mode_t mode,
         rc = file_grow(fd, why);
     else if (st.st_size < TOKENS_SIZE)
         rc = hf__fail(why, HF_ECORRUPT,
-                      "'" HF_TOKENS_FILE "' was cut short: remove it while nobody uses "
+                      "'" HF_TOKENS_FILE
+                      "' was cut short: remove it while no process uses "
                       "the directory");
     if (rc == 0)
         rc = page_map(tokens, fd, why);

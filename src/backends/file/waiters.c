@@ -173,7 +173,7 @@ static void waiter_lost(struct queue_waiter *waiter)
     struct hf_ticket *ticket = waiter->ticket;
     hf_error why;
 
-    hf__fail(&why, HF_ELOST, "the place in the queue is gone");
+    hf__fail(&why, HF_ELOST, "the ticket is no longer in the queue");
     hf__file_waiter_free(waiter);
     ticket_set(ticket, TICKET_NONE, 0, 0, 0);
     host->ops->failed(host, ticket, &why);
