@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * mem: locks among the clients of one process. The reference store: each promise of the
- * seam kept in the plainest way, for reading and for tests, and quick all the same.
+ * mem: locks between the clients of one process. The reference store: each promise of
+ * the seam is kept in the plainest way, for reading and for tests, and it is fast all
+ * the same.
  *
- * This file holds the table and the calls about sessions and tickets. Core calls in
- * under the client's lock. Each call enters the space, changes it, leaves, and only
- * then answers the host. A space has clients on many threads, which is why mem has a
- * lock of its own, unlike other stores.
+ * This file has the table and the calls about sessions and tickets. Core calls it under
+ * the client's lock. Each call locks the space, changes it, unlocks it, and only then
+ * answers the host. A space has clients on many threads, which is why mem has a lock of
+ * its own, unlike other stores.
  *
- * ticket->store[0] points to the ticket's place, and is 0 when there is none. The place
- * keeps `ticket` until that was withdrawn, refused or forgotten; a place that was taken
- * away meanwhile is MEMORY_GONE and stays until then.
+ * ticket->store[0] points to the ticket's entry; 0: none. The entry points to the
+ * ticket until that was withdrawn, refused or forgotten; an entry that was ended
+ * meanwhile is MEMORY_GONE and exists until then.
  */
 #include "memory.h"
 
@@ -53,7 +54,8 @@ static int memory_open(void *session, struct hf_host *host, const struct hf_url 
     return 0;
 }
 
-/* A grant that was not told yet is nobody's, detached or not. */
+/* Whether the hold outlives its session. A grant that was not reported yet does not,
+ * detached or not. */
 static bool entry_outlives(const struct memory_entry *entry)
 {
     return entry->detached && entry->state == MEMORY_HELD &&
@@ -77,8 +79,8 @@ static void entry_close(struct memory_session *me, struct memory_entry *entry,
     }
 }
 
-/* In a forked child the eventfds and the loop are still the parent's: wake nobody, and
- * take nothing out of the loop. */
+/* In a forked child the eventfds and the loop still belong to the parent: wake no
+ * session, and remove nothing from the loop. */
 static void memory_close(void *session, bool forked)
 {
     struct memory_session *me = session;
@@ -127,12 +129,12 @@ static int ticket_known(struct memory_entry *entry, struct hf_grant *ret_grant)
 {
     if (entry->state == MEMORY_WAITING)
         return QUEUED;
-    entry->news &= ~(uint32_t)MEMORY_GRANTED; /* this answer says it */
+    entry->news &= ~(uint32_t)MEMORY_GRANTED; /* this answer reports it */
     *ret_grant = hf__memory_grant(entry);
     return 0;
 }
 
-/* 0: in, with the grant; QUEUED; HF_EBUSY; or why it cannot be. */
+/* 0: admitted, with the grant; QUEUED; HF_EBUSY; or another error. */
 static int ticket_begin(struct memory_session *me, struct hf_ticket *ticket,
                         struct hf_grant *ret_grant, hf_error *why)
 {
@@ -252,7 +254,7 @@ static void memory_interest(void *session, struct hf_ticket *ticket)
     struct memory_entry *entry = hf__memory_entry_of(ticket);
 
     if (!entry || hf__memory_listen(me, NULL) < 0)
-        return; /* a loss is then seen at the next renewal or at the end */
+        return; /* a loss is then reported at the next renewal or at the end */
     hf__memory_lock(me);
     if (!entry->interest && entry->revoked)
         hf__memory_post(me, entry, MEMORY_REVOKED);
@@ -275,7 +277,6 @@ static bool list_forget(struct memory_session *me, struct hf_list_node *list,
     return false;
 }
 
-/* Requests are answered at once, so that only a ticket can be meant. */
 static bool memory_pass(void *session, struct hf_ticket *ticket, uint64_t token)
 {
     struct memory_session *me = session;
@@ -286,12 +287,13 @@ static bool memory_pass(void *session, struct hf_ticket *ticket, uint64_t token)
     if (held) {
         entry->span -= (uint32_t)(token - entry->token);
         entry->token = token;
-        entry->revoked = false; /* that was asked of the last one */
+        entry->revoked = false; /* the previous caller was asked */
     }
     hf__memory_unlock(me);
     return held;
 }
 
+/* Requests are answered at once, so only a ticket can be meant. */
 static void memory_forget(void *session, const void *ticket_or_request)
 {
     struct memory_session *me = session;

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How a session of the mem store hears what others did to its places.
+ * How a session of the mem store hears what other sessions did to its entries.
  *
  * News (granted, revoked, lost, an alarm) may be posted from any thread, with the space
- * entered. They wait in session->news; a write to the session's eventfd brings its own
- * loop here, and hf__memory_drain() tells the host, on that thread and with the space
- * left. News that a call makes for its own session need no eventfd: every call drains
- * before it returns.
+ * locked. They wait in session->news; a write to the session's eventfd makes its loop
+ * call this file, and hf__memory_drain() tells the host, on that thread and with the
+ * space unlocked. News that a call leaves for its own session need no eventfd: every
+ * call drains before it returns.
  *
- * The eventfd is made, and the timer set, when a session first has something to wait
- * for. From then on the timer is always set, if only to HF_NEVER, because setting one
- * anew may fail and moving it cannot.
+ * The eventfd is made, and the timer set, when a session first waits or watches. From
+ * then on the timer is always set, if only to HF_NEVER, because setting a new one may
+ * fail and moving it cannot.
  */
 #include "memory.h"
 
@@ -99,7 +99,7 @@ static struct memory_entry *session_due(struct memory_session *me, int64_t now)
     return NULL;
 }
 
-/* The timer: the lease of somebody we wait for should be over. */
+/* The timer: the lease of a holder that a ticket waits for should be over. */
 static void session_look(void *arg)
 {
     struct memory_session *me = arg;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Requests to the mem store: the table of verbs, and those about latches and cells.
+ * Requests to the mem store: the table of verbs, and the verbs of latches and cells.
  *
- * One function per verb, called with the space entered; what it finds for the host is
- * copied into the session, and hf__memory_ask() tells it after the space was left.
- * Requests are always answered before the call returns.
+ * One function per verb, called with the space locked; what it finds for the host is
+ * copied into the session, and hf__memory_ask() passes it on after the space was
+ * unlocked. Requests are always answered before the call returns.
  *
- * A latch is there while it counts, and a cell while it has a value: an open latch and
- * a removed cell leave nothing. Cell versions are numbers of the process-wide counter,
- * so that no version comes back. Counting down and setting a cell are done once per
- * request id: the space remembers the last MEMORY_DONE of them with their results.
+ * A latch exists while it counts, and a cell while it has a value: an open latch and a
+ * removed cell leave nothing. Cell versions are numbers of the process-wide counter, so
+ * that no version comes back. Counting down and setting a cell take effect once per
+ * request id: the space remembers the last MEMORY_DONE requests with their results.
  */
 #include "memory.h"
 

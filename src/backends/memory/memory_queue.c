@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The queue of a name in the mem store, and the places in it.
+ * The queue of a name in the mem store, and the entries in it.
  *
- * Called by the other files with the space entered. The queue is two lists: holders,
- * then waiters in order of arrival. Nobody overtakes: a waiter is let in only when it
- * is the first of them and the admission rule of the kit says that it fits beside the
- * holders.
+ * The other files call it with the space locked. The queue is two lists: holders, and
+ * waiters in order of arrival. No waiter is overtaken: a waiter is admitted only when
+ * it is the first of them and the admission rule of the kit says that it fits beside
+ * the holders.
  *
- * hf__memory_settle() puts a name right after any change and is the only place where a
- * waiter becomes a holder. Leases end when somebody looks. As nobody may come to look,
- * the first waiter gets an alarm for the first lease that ends; when that comes nearer,
- * or the first waiter is another, settle gives the alarm again.
+ * hf__memory_update() is called after any change of a name and is the only function
+ * that makes a waiter a holder. A lease ends when a call checks it. As there may be no
+ * call, the first waiter gets an alarm for the first lease that ends; when that time
+ * comes nearer, or another waiter becomes the first, hf__memory_update() posts the
+ * alarm again.
  */
 #include "memory.h"
 
@@ -93,7 +94,7 @@ bool hf__memory_update(struct memory_session *me, struct memory_name *name)
     return false;
 }
 
-/* ---- Places -------------------------------------------------------------------- */
+/* ---- Entries ------------------------------------------------------------------- */
 
 static void entry_free(struct memory_session *me, struct memory_entry *entry)
 {
@@ -120,7 +121,8 @@ static void entry_note(struct memory_entry *entry, const char *note)
     entry->note[len] = '\0';
 }
 
-/* Fills in every member but name, state and links, which a free place has clear. */
+/* Fills in every member but name, state and list nodes, which are clear in a free
+ * entry. */
 struct memory_entry *hf__memory_entry_new(struct memory_session *me,
                                           struct hf_ticket *ticket)
 {
@@ -187,7 +189,7 @@ void hf__memory_admit(struct memory_session *me, struct memory_name *name,
     entry->name = NULL;
     entry->state = MEMORY_GONE;
     if (entry->kind == HF_LATCH)
-        return; /* told that it is open, and nothing to keep */
+        return; /* reported as open, and nothing to keep */
     hf__memory_hold(me, name, entry);
 }
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Look and repair in the mem store: who holds and waits, and what can be done to a
- * holder from outside, by its token, its id, or its ticket.
+ * Inspect and repair in the mem store: reports holders and waiters, and changes a hold
+ * by its token, its id, or its ticket.
  *
- * One function per verb, called by hf__memory_ask() with the space entered. A report is
- * gathered as copies and told after the space was left, because the texts in it may
- * belong to other sessions.
+ * One function per verb, called by hf__memory_ask() with the space locked. A report is
+ * gathered as copies and passed on after the space was unlocked, because the texts in
+ * it may belong to other sessions.
  */
 #include "memory.h"
 
@@ -234,8 +234,8 @@ int hf__memory_downgrade(struct memory_session *me, struct hf_request *request,
     return 0;
 }
 
-/* The heir takes over all but id and lease, under the token that its id names; the old
- * place is lost to its ticket. */
+/* `adopter` takes over everything but id and lease, under the token that its id names;
+ * the ticket of the old entry loses it. */
 static void entry_take_over(struct memory_session *me, struct memory_entry *adopter,
                             struct memory_entry *old, uint64_t token)
 {

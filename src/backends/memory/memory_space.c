@@ -3,13 +3,13 @@
  * Spaces of the mem store and the names in them.
  *
  * A space is opened by its label, counted, and freed with its last session. Its names
- * hang in a hash table that doubles when it is full; names and places are recycled, so
- * that lock and unlock of a free name allocates nothing. Numbers for tokens and
- * versions come from one counter for the whole process: they grow on when a space ends.
+ * are in a hash table that doubles when it is full; names and entries are recycled, so
+ * that to lock and unlock a free name allocates nothing. Token and version numbers come
+ * from one counter for the whole process, which goes on when a space ends.
  *
- * fork: the handlers hold every lock over the fork, so a child has a whole copy. There
- * the spaces are taken off the list: they show the parent's locks, as of then, and live
- * only until the sessions that the child inherited are closed.
+ * fork: the handlers hold every lock over the fork, so a child has a consistent copy.
+ * There the spaces are taken off the list: they show the parent's locks at the time of
+ * the fork, and exist only until the sessions that the child inherited are closed.
  */
 #include "memory.h"
 
@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 #define FIRST_BUCKETS 64
-#define TEXT_ROOM 64 /* names up to this are recycled */
+#define TEXT_ROOM 64 /* names up to this length are recycled */
 
 static pthread_once_t process_once = PTHREAD_ONCE_INIT;
 static pthread_mutex_t spaces_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -178,7 +178,7 @@ static struct memory_name **bucket_of(struct memory_space *space, uint32_t hash)
     return &space->buckets[hash & (space->bucket_count - 1)];
 }
 
-/* Longer chains do as well, so no memory is no error. */
+/* Longer chains work as well, so no memory is no error. */
 static void buckets_grow(struct memory_space *space)
 {
     size_t old_count = space->bucket_count;
@@ -200,7 +200,7 @@ static void buckets_grow(struct memory_space *space)
     hf__free(old);
 }
 
-/* What is recycled is empty: that is why it was dropped. */
+/* A recycled name is empty: only empty names are freed. */
 static struct memory_name *name_alloc(struct memory_space *space, size_t len)
 {
     struct memory_name *name = space->free_names;
