@@ -2,17 +2,17 @@
 /*
  * The admission rules, and nothing else: no I/O, no memory, no clock.
  *
- * Called by stores, once for each ticket while they walk a queue from the front. Every
- * ticket ahead counts, admitted or not, so a ticket that is in stays in (what is ahead
- * of it can only leave) and nobody is overtaken: a reader behind a waiting writer
- * waits, and so does a small semaphore ticket behind a large one.
+ * Stores call them once for each ticket while they walk a queue from the front. Every
+ * ticket ahead counts, admitted or not, so an admitted ticket stays admitted (tickets
+ * ahead of it can only leave the queue) and none is overtaken: a reader behind a
+ * waiting writer waits, and so does a small semaphore ticket behind a large one.
  *
- * Whom to watch follows from the rule. A mutex is blocked by everybody ahead, so the
- * last of them will do. A reader is blocked by writers alone; the nearest of them will
- * do, because the ticket is looked at again when that one has gone. A semaphore ticket
- * may be let in by the departure of any ticket ahead, and no single one stands for all.
+ * Which ticket to watch follows from the rule. Every ticket ahead blocks a mutex, so
+ * watching the last of them is enough. Writers alone block a reader; watching the
+ * nearest is enough, because the reader is checked again when that writer has ended.
+ * The end of any ticket ahead may admit a semaphore ticket, so it must watch all.
  *
- * A kind that is not known blocks like a mutex and is never admitted.
+ * An unknown kind blocks like a mutex and is never admitted.
  */
 #include "admit.h"
 

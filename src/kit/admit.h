@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Who is in? The admission rule of every kind, as a pure function of what stands ahead.
+ * The admission rule of every kind, as a pure function of the tickets ahead.
  *
- * Walk the queue from the front. `hf__admit` says whether the next ticket is in, given
- * the tally of all tickets before it (admitted or not); `hf__tally_add` adds it. A
- * mutex (fair, reentrant, write) is in if nothing is ahead; a reader if no writer is
- * ahead; permits if the sum ahead and its own fit into the limit.
+ * Walk the queue from the front. `hf__admit` says whether the next ticket is admitted,
+ * given the tally of all tickets before it (admitted or not); `hf__tally_add` adds it
+ * to the tally. A mutex (fair, reentrant, write) is admitted if no ticket is ahead; a
+ * reader if no writer is ahead; permits if the sum ahead and its own fit into the
+ * limit.
  */
 #ifndef HF_KIT_ADMIT_H
 #define HF_KIT_ADMIT_H
@@ -18,8 +19,7 @@ struct hf_tally {
     uint32_t exclusive; /* mutex, reentrant, fair, write */
 };
 
-/* Whom a ticket that is not in has to watch, for stores that watch
- * (ZooKeeper, etcd). */
+/* What a waiting ticket has to watch, for stores that watch (ZooKeeper, etcd). */
 enum hf_watch {
     HF_IN = 0,         /* none: admitted */
     HF_WATCH_PREVIOUS, /* the ticket right before it */
@@ -31,8 +31,8 @@ enum hf_watch hf__admit(const struct hf_tally *ahead, int32_t kind, uint32_t per
                         uint32_t limit);
 void hf__tally_add(struct hf_tally *ahead, int32_t kind, uint32_t permits);
 
-/* Kinds that may meet on one name belong to one family: 1 mutex, reentrant, fair;
- * 2 read, write; 3 permits; 4 expiring; 5 latch; 6 cell; 0 for anything else. */
+/* Kinds that may be used on one name belong to one family: 1 mutex, reentrant, fair; 2
+ * read, write; 3 permits; 4 expiring; 5 latch; 6 cell; 0 for anything else. */
 int hf__family(int32_t kind);
 
 #endif

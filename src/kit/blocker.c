@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The worker thread behind a wait that can only block. Stores call it, under the
- * client's lock, on whatever thread drives the loop.
+ * The worker thread of a wait that can only block. Stores call it, under the client's
+ * lock, on the thread that drives the loop.
  *
- * Why cancellation and not a signal of our own: a library may not claim a signal, and
- * nothing else wakes a thread in flock(2). It is asynchronous for the length of the
- * call alone; before and after, the thread cannot be cancelled at a bad moment. The
- * worker has a small stack, for it calls next to nothing, and every signal is blocked
- * in it, so that the program's handlers keep running where they did.
+ * Why cancellation and not a signal: a library may not claim a signal, and nothing else
+ * ends flock(2) on another thread. Cancellation is asynchronous during the call only;
+ * before and after it the thread cannot be cancelled at a bad moment. The worker has a
+ * small stack, because it calls next to nothing, and every signal is blocked in it, so
+ * that the program's handlers keep running on the program's threads.
  *
  * Invariant: `running` is true from start to collect or cancel, and what the blocker
- * points to (argument, descriptor) outlives that.
+ * points to (argument, descriptor) lives longer than that.
  */
 #include "blocker.h"
 
@@ -22,9 +22,9 @@
 
 #define BLOCKER_STACK (64 * 1024)
 
-/* pthread_cancel() of the GNU library loads the unwinder when it is first called, and
- * ends the program if it cannot, for want of a descriptor. So it is loaded here, while
- * we may still say no. */
+/* pthread_cancel() of the GNU library loads the unwinder on its first call, and aborts
+ * the program if it cannot, for lack of a descriptor. So it is loaded here, where the
+ * caller can still get an error. */
 static bool unwinder_load(void)
 {
 #ifdef __GLIBC__
@@ -38,8 +38,8 @@ static bool unwinder_load(void)
 #endif
 }
 
-/* No local has its address taken: a cancelled thread leaves this frame in one leap, and
- * AddressSanitizer would keep the fences it had put around such a local. */
+/* No local has its address taken: a cancelled thread leaves this frame without
+ * unwinding it, and AddressSanitizer would keep the guard zones around such a local. */
 static void *blocker_run(void *arg)
 {
     static const uint64_t one = 1;
@@ -58,7 +58,7 @@ static void *blocker_run(void *arg)
     return NULL;
 }
 
-/* A thread with every signal blocked, which it inherits from us. */
+/* A thread with every signal blocked, which it inherits from the caller. */
 static int thread_start(struct hf_blocker *blocker, const pthread_attr_t *attr)
 {
     sigset_t all, before;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * One blocking system call on a thread of its own, for a store whose wait has no
- * asynchronous form. The end is signalled on an eventfd that the loop watches.
+ * asynchronous form. When it returns, an eventfd that the loop watches is written.
  *
- * The call runs with asynchronous cancellation on: it must be the bare system call,
- * own nothing, and take no address of a local. All functions from one thread at a time;
- * no signal is ever delivered to the worker.
+ * The call runs with asynchronous cancellation on: it must be the bare system call, own
+ * nothing, and take no address of a local. All functions are called from one thread at
+ * a time; the worker never handles a signal.
  */
 #ifndef HF_KIT_BLOCKER_H
 #define HF_KIT_BLOCKER_H
@@ -16,14 +16,14 @@
 
 typedef int hf_blocker_fn(void *arg); /* 0 or -errno */
 
-/* Lives in what it works for. Zeroed is idle. */
+/* Embedded in the object that it serves. Zeroed is idle. */
 struct hf_blocker {
     pthread_t thread;
     hf_blocker_fn *call;
     void *arg;
     int event_fd;
     int result;
-    bool running; /* the thread is there and has not been joined */
+    bool running; /* the thread exists and has not been joined */
     atomic_bool done;
 };
 
@@ -42,9 +42,9 @@ static inline bool hf__blocker_done(struct hf_blocker *blocker)
 int hf__blocker_collect(struct hf_blocker *blocker);
 
 /*
- * Breaks the call off, waits for the thread to end and makes the blocker idle (one that
- * is idle stays so). The call may have done its work all the same, a moment before: the
- * caller has to undo it, whether it happened or not.
+ * Cancels the call, waits for the thread to end and makes the blocker idle (no effect
+ * if it is idle). The call may have completed a moment before: the caller has to undo
+ * its effect in either case.
  */
 void hf__blocker_break(struct hf_blocker *blocker);
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The two buffers of a stream. Called by it, on its thread.
+ * The two buffers of a stream. The stream calls them on its thread.
  *
- * A buffer that was emptied starts again at its beginning, so in the common case (one
- * request, one reply) nothing is ever moved. Where something is left, it is moved to
- * the front only if that is no more than what has left in front of it: each byte is
- * moved once for each byte consumed, at most. Otherwise the memory doubles. A buffer
- * that had to be large once is given back when it is empty.
+ * An emptied buffer starts again at its beginning, so in the common case (one request,
+ * one reply) nothing is moved. Remaining bytes are moved to the front only if they are
+ * no more than the bytes consumed before them, so that each byte is moved at most once
+ * for each byte consumed. Otherwise the memory doubles. A buffer that had to grow large
+ * is freed once it is empty.
  */
 #include "buffer.h"
 
@@ -32,8 +32,8 @@ void hf__buffer_wipe(struct hf_buffer *buffer)
     buffer->from = buffer->to = 0;
 }
 
-/* Not realloc: what it leaves behind could not be wiped, and here the bytes move to the
- * front on the way. */
+/* Not realloc: the memory that it leaves could not be wiped, and here the bytes move to
+ * the front as well. */
 static char *buffer_grow(struct hf_buffer *buffer, size_t need)
 {
     size_t used = hf__buffer_used(buffer);

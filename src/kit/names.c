@@ -2,11 +2,12 @@
 /*
  * Lock names as file names. Pure functions, callable from any thread.
  *
- * The escaped form is canonical: a byte is either written as itself or as its escape,
- * never as the writer likes. That is what makes the map injective, and the way back
- * accepts nothing else. The hash of long names is SipHash with a key that everybody
- * knows: it need not resist somebody who looks for a collision (two names that collide
- * would only wait for each other), but it must never change.
+ * The escaped form is canonical: each byte has exactly one form, itself or its escape.
+ * That makes the map injective, and hf__name_from_file() accepts no other form.
+ *
+ * The hash of long names is SipHash with a public key: it need not resist a deliberate
+ * collision (two names that collide would only wait for each other), but it must never
+ * change.
  */
 #include "names.h"
 
@@ -86,10 +87,10 @@ void hf__name_hash128(const char *name, size_t len, unsigned char hash[HASH_SIZE
     }
 }
 
-/* ---- There and back ------------------------------------------------------------- */
+/* ---- Encoding and decoding ------------------------------------------------------- */
 
-/* Writes whole escapes only, as many as fit into `room`. Says how much of the name went
- * in and how long the result is. */
+/* Writes whole escapes only, as many as fit into `room`. Returns how much of the name
+ * was used and how long the result is. */
 static size_t name_escape(const char *name, size_t len, char *out, size_t room,
                           size_t *ret_used)
 {
@@ -144,7 +145,7 @@ static int hex_value(char digit)
     return at ? (int)(at - upper_hex) : -1;
 }
 
-/* The byte that `text` begins with, and how much text it took; 0 if none does. */
+/* The byte that `text` begins with, and the length of its form; 0: no valid form. */
 static size_t byte_decode(const char *text, bool first, unsigned char *ret_byte)
 {
     int high, low;

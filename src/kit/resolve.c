@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Asking for the addresses of a host. Streams call it, under the client's lock; the
- * question itself runs on a detached thread, one for each struct hf_resolve.
+ * Looks up the addresses of a host. Streams call it, under the client's lock; the
+ * lookup itself runs on a detached thread, one for each struct hf_resolve.
  *
- * The question has two owners, the asker and the thread. Each lets go of it once, and
- * the last one closes the descriptor and frees it, so neither has to wait for the
- * other. The thread writes the answer, then `done` (release), then the eventfd; the
- * asker reads in the opposite order. Addresses are copied: nothing of getaddrinfo's
- * leaves the thread. After a fork the child has the asker's half alone.
+ * A lookup has two owners, the stream and the thread. Each drops it once, and the last
+ * one closes the descriptor and frees it, so neither has to wait for the other. The
+ * thread writes the answer, then `done` (release), then the eventfd; the stream reads
+ * in the opposite order. Addresses are copied: no memory of getaddrinfo's leaves the
+ * thread. After a fork the child has only the stream's half.
  */
 #include "resolve.h"
 
@@ -24,7 +24,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define RESOLVE_STACK (512 * 1024) /* name service modules are no small eaters */
+#define RESOLVE_STACK (512 * 1024) /* name service modules need much */
 
 struct hf_resolve {
     atomic_int owners;
@@ -102,7 +102,8 @@ static void *resolve_run(void *arg)
     return NULL;
 }
 
-/* Detached, and with every signal blocked: handlers keep running where they did. */
+/* Detached, and with every signal blocked, so that handlers keep running on the
+ * program's threads. */
 static int thread_start(struct hf_resolve *resolve)
 {
     pthread_attr_t attr;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* From a host to its addresses. A literal address is known at once; a name is asked for
- * on a thread of its own, because getaddrinfo(3) blocks as long as it likes. */
+/* From a host to its addresses. A literal address is known at once; a name is looked up
+ * on a thread of its own, because getaddrinfo(3) may block for any time. */
 #ifndef HF_KIT_RESOLVE_H
 #define HF_KIT_RESOLVE_H
 
@@ -29,18 +29,19 @@ bool hf__resolve_literal(const char *host, uint16_t port, struct hf_addresses *r
 /* False if the path is too long for a socket. */
 bool hf__resolve_path(const char *path, struct hf_addresses *ret);
 
-/* Starts asking. 0 or -errno. */
+/* Starts a lookup. 0 or -errno. */
 int hf__resolve_start(const char *host, uint16_t port, struct hf_resolve **ret_resolve);
 
-/* A descriptor that is readable once the answer is there. */
+/* A descriptor that is readable once the answer has arrived. */
 int hf__resolve_fd(const struct hf_resolve *resolve);
 
-/* True if the answer is there: 0 and the addresses, or an error of getaddrinfo. */
+/* True if the answer has arrived: 0 and the addresses, or an error of getaddrinfo. */
 bool hf__resolve_take(struct hf_resolve *resolve, struct hf_addresses *ret,
                       int *ret_error);
 
-/* Gives it up, at any time; the thread cleans up after itself. `forked`: there is no
- * thread here. NULL is fine. The descriptor must not be watched any more. */
+/* Drops the lookup, at any time; the thread cleans up after itself. `forked`: the
+ * thread does not exist in this process. NULL is fine. The descriptor must not be
+ * watched any more. */
 void hf__resolve_drop(struct hf_resolve *resolve, bool forked);
 
 #endif

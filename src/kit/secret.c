@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Where a password comes from. Stores call it inside open(), on the caller's thread.
+ * Finds the password of a URL. Stores call it inside open(), on the caller's thread.
  *
- * The password is never part of a message, nor is what stands in the file; the path and
- * the variable's name are. The file is read with read(2), so that no copy stays in a
- * buffer of stdio. A pipe will do as well (a shell's <(...)), only a regular file is
- * asked who may read it. In a set-user-ID program the environment is not read.
+ * A message never contains the password or the contents of the file; it may contain the
+ * path and the variable's name. The file is read with read(2), so that no copy stays in
+ * a buffer of stdio. It may be a pipe (a shell's <(...)); only for a regular file are
+ * the permissions checked. In a set-user-ID program the environment is not read.
  */
 #include "secret.h"
 
@@ -70,7 +70,7 @@ static int read_up_to(int fd, char *buffer, size_t size, size_t *ret_len)
     return 0;
 }
 
-/* Cuts what was read down to its first line, and wipes the rest. */
+/* Reduces what was read to its first line, and wipes the rest. */
 static int first_line(const char *path, char buffer[HF_SECRET_MAX], size_t len,
                       hf_error *why)
 {
@@ -121,7 +121,7 @@ static int from_file(const char *path, char buffer[HF_SECRET_MAX], hf_error *why
     return rc == 0 ? first_line(path, buffer, len, why) : rc;
 }
 
-/* ---- Which of them ------------------------------------------------------------- */
+/* ---- Choosing -------------------------------------------------------------------- */
 
 static int find(const struct hf_url *url, char buffer[HF_SECRET_MAX], hf_error *why)
 {

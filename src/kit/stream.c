@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A stream's life, its place in the loop, and what goes in and out of it.
+ * Opening and closing a stream, its registration in the loop, input and output.
  *
  * Called by one session, under the client's lock, and by the loop. The hot path is one
  * send(2) in hf__stream_flush() and one recv(2) when the loop says that the socket is
- * readable; the loop is asked for EPOLLOUT only while a write was short. A peer that
- * has gone is noticed by both. Then all that had come in is read first, because a
- * server's last words say why, and `broken` comes after them.
+ * readable; the loop is asked for EPOLLOUT only while a write was short. Both detect
+ * that the peer has closed the connection. Then all input that had arrived is read
+ * first, because a server's last message says why it closed, and `broken` is called
+ * after that.
  *
- * No SIGPIPE: every send has MSG_NOSIGNAL, and TLS has a BIO of its own for that.
- * After each callback `epoch` tells whether the user has closed the stream.
+ * No SIGPIPE: every send has MSG_NOSIGNAL, and TLS has a BIO of its own for that. After
+ * each callback `epoch` shows whether the user has closed the stream.
  */
 #include "stream_internal.h"
 
@@ -114,7 +115,7 @@ static bool is_again(int sys)
     return sys == EAGAIN || sys == EWOULDBLOCK || sys == EINTR;
 }
 
-/* Bytes, 0: none there, or a code. */
+/* Bytes, 0: none now, or a code. */
 static ssize_t pull(struct hf_stream *stream, char *data, size_t size, hf_error *why)
 {
     if (stream->tls) {
@@ -129,7 +130,8 @@ static ssize_t pull(struct hf_stream *stream, char *data, size_t size, hf_error 
     return peer_closed(stream, got < 0 ? errno : 0, why);
 }
 
-/* One read and its callback. > 0: there may be more; 0: not now; < 0: it is over. */
+/* One read and its callback. > 0: there may be more; 0: not now; < 0: the stream
+ * ends. */
 static ssize_t read_once(struct hf_stream *stream, hf_error *why)
 {
     char *room = hf__buffer_room(&stream->in, READ_LEAST);
@@ -145,7 +147,7 @@ static ssize_t read_once(struct hf_stream *stream, hf_error *why)
     return got;
 }
 
-/* False if the stream is not the same any more. */
+/* False if the stream was closed or opened anew meanwhile. */
 static bool read_ready(struct hf_stream *stream)
 {
     uint32_t epoch = stream->epoch;
@@ -164,7 +166,7 @@ static bool read_ready(struct hf_stream *stream)
     return false;
 }
 
-/* Its last words, then the end. */
+/* Reads what had arrived, then ends the stream. */
 static void read_rest(struct hf_stream *stream)
 {
     uint32_t epoch = stream->epoch;
@@ -260,7 +262,7 @@ bool hf__stream_flush(struct hf_stream *stream)
 
 /* ---- Events -------------------------------------------------------------------- */
 
-/* TLS may need the one direction to go on with the other. */
+/* TLS may need one direction to go on with the other. */
 static void transfer(struct hf_stream *stream, uint32_t events)
 {
     bool both = stream->tls != NULL;
@@ -415,8 +417,9 @@ int hf__stream_new(struct hf_host *host, const struct hf_stream_settings *settin
     return rc;
 }
 
-/* In a forked child the sockets are the parent's, too: they are closed without a word
- * to the loop's epoll or to the peer. Timers are memory of our own. */
+/* In a forked child the sockets belong to the parent, too: they are closed without
+ * touching the loop's epoll and without a message to the peer. Timers are memory of
+ * this process. */
 void hf__stream_done(struct hf_stream *stream, bool forked)
 {
     if (!stream)

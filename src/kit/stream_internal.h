@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The inside of a stream, shared by stream.c (life, loop, input and output) and
- * stream_open.c (from nothing to an open connection).
+ * What stream.c (opening and closing, loop, input and output) and stream_open.c (from
+ * nothing to an open connection) share.
  *
- *     CLOSED -> RESOLVING -> CONNECTING -> SHAKING -> OPEN -> CLOSED
+ *     CLOSED -> RESOLVING -> CONNECTING -> HANDSHAKE -> OPEN -> CLOSED
  *
- * One descriptor is watched at a time: that of the question in RESOLVING, else the
+ * One descriptor is watched at a time: that of the lookup in RESOLVING, else the
  * socket. The timer is set from open to close, so that moving it cannot fail (nor can
  * setting it again where it has just fired): in the first three states it is the end of
- * the step, in OPEN it stands at HF_NEVER. A stream that must break is `doomed` and its
- * timer due; `broken` comes from there.
+ * the step, in OPEN it is HF_NEVER. A stream that must break is `breaking` and its
+ * timer due; the timer calls `broken`.
  */
 #ifndef HF_KIT_STREAM_INTERNAL_H
 #define HF_KIT_STREAM_INTERNAL_H
@@ -31,7 +31,7 @@ struct hf_stream {
     struct hf_host *host;
     struct hf_stream_user user;
     void *arg;
-    struct hf_stream_settings settings; /* strings lie in `texts` */
+    struct hf_stream_settings settings; /* strings are in `texts` */
     char *texts;
     char peer[288];
 
@@ -39,13 +39,13 @@ struct hf_stream {
     int fd;
     int watched_fd;   /* -1: none */
     uint32_t watched; /* its events */
-    uint32_t epoch;   /* how often it was closed: tells whether a callback did */
+    uint32_t epoch;   /* how often it was closed: shows whether a callback did */
     struct hf_timer timer;
 
     bool breaking;
-    hf_error why; /* of `doomed`, or of the last address that failed */
+    hf_error why; /* of `breaking`, or of the last address that failed */
 
-    struct hf_resolve *resolve; /* outlives a close: the next opening takes it over */
+    struct hf_resolve *resolve; /* kept over a close, for the next opening */
     struct hf_addresses addresses;
     size_t first; /* the address to begin with */
     size_t tried; /* addresses of this opening that failed */
@@ -54,7 +54,7 @@ struct hf_stream {
     const struct hf_tls *tls; /* NULL without TLS */
     void *context;
     void *session;
-    uint32_t read_wants, write_wants; /* EPOLLOUT: cannot go on before */
+    uint32_t read_wants, write_wants; /* EPOLLOUT: waits for it */
 
     struct hf_buffer in, out;
 };
@@ -63,7 +63,7 @@ struct hf_stream {
 int hf__stream_watch(struct hf_stream *stream, int fd, uint32_t events);
 void hf__stream_unwatch(struct hf_stream *stream);
 
-/* Makes `broken` come with stream->why, from the loop. */
+/* Has the loop call `broken` with stream->why. */
 void hf__stream_break_later(struct hf_stream *stream);
 
 /* Closes the socket (and its TLS session) but not the opening. */
@@ -73,7 +73,7 @@ void hf__stream_drop_socket(struct hf_stream *stream, bool notify);
 void hf__stream_open_step(struct hf_stream *stream);
 void hf__stream_open_late(struct hf_stream *stream);
 
-/* Whom the certificate has to be for; "" if nobody can be named. */
+/* The name that the certificate must be for; "" if none can be given. */
 const char *hf__stream_tls_name(const struct hf_stream_settings *settings);
 
 #endif

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Opening a stream: resolve the name, connect to one of its addresses, shake hands.
+ * Opening a stream: resolve the name, connect to one of its addresses, TLS handshake.
  * Called from hf__stream_open() and then by the loop, whenever the watched descriptor
  * is ready or the timer is due.
  *
  * Addresses are tried in turn, beginning after the one that was connected last, and
- * share what is left of the deadline, so that a silent one does not eat up the chances
- * of those behind it. No callback is made inside hf__stream_open(): a connect that
- * succeeds at once is reported by the loop (the socket is writable), one that fails
- * dooms the stream. What TLS refuses ends the opening; another address would not do
- * better, and the sentence would be lost.
+ * share what is left of the deadline, so that an unresponsive one leaves time for the
+ * others. No callback is called inside hf__stream_open(): a connect that succeeds at
+ * once is reported by the loop (the socket is writable), one that fails sets
+ * `breaking`. A failed TLS handshake ends the opening; another address would not do
+ * better, and the message would be lost.
  */
 #include "stream_internal.h"
 
@@ -46,7 +46,7 @@ static void timer_share(struct hf_stream *stream)
     timer_move(stream, now + (share > 0 ? share : 0));
 }
 
-/* A path that is closed to us stays closed; everything else may pass. */
+/* A path without permission stays so; all other errors may pass. */
 static void note_sys(struct hf_stream *stream, int sys)
 {
     int code = sys == EACCES || sys == EPERM ? HF_EREFUSED : HF_EUNREACHABLE;
@@ -112,8 +112,8 @@ static void address_failed(struct hf_stream *stream)
     connect_next(stream);
 }
 
-/* A port that nobody listens on may be the one the kernel chose for us: then we are
- * connected to ourselves. */
+/* A local port without a listener may be the one that the kernel chose for this socket:
+ * then it is connected to itself. */
 static bool is_self(int fd)
 {
     struct sockaddr_storage here = { 0 }, there = { 0 };
@@ -134,7 +134,7 @@ static int connect_result(int fd)
     return sys == 0 && is_self(fd) ? ECONNREFUSED : sys;
 }
 
-/* What a unix socket does not know it refuses, and that is fine. */
+/* A unix socket refuses the TCP options, which does no harm. */
 static void socket_tune(int fd)
 {
     static const struct {

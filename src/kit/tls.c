@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * TLS by OpenSSL: the module holdfast-tls.so, whose one symbol is the table of tls.h.
- * Streams call it, each on one thread at a time; streams share nothing but the BIO's
- * method, which is made once.
+ * Streams call it, each on one thread at a time; streams share only the BIO's method,
+ * which is made once.
  *
- * A context is an SSL_CTX and a session an SSL, nothing around them. TLS 1.2 or later,
+ * A context is an SSL_CTX and a session an SSL, without a wrapper. TLS 1.2 or later,
  * security level 2 or what the system asks beyond that; the certificate must be for the
- * name, unless the settings say not to look. The socket is read and written by a BIO of
- * our own, because OpenSSL's would raise SIGPIPE. Whole records are read ahead: one
- * recv(2) for a reply. The thread's error queue is OpenSSL's way to tell what happened;
- * it is cleared before and after each call, so that nothing of ours is left in it.
+ * name, unless the settings say not to verify. The socket is read and written by a BIO
+ * of the module's own, because OpenSSL's would raise SIGPIPE. Whole records are read
+ * ahead: one recv(2) for a reply. OpenSSL reports errors in the thread's error queue;
+ * it is cleared before and after each call, so that nothing of the module's stays in
+ * it.
  */
 #include "tls_errors.h"
 
@@ -129,7 +130,7 @@ static int load_own(SSL_CTX *context, const struct hf_stream_settings *settings,
     return 0;
 }
 
-/* Nobody is there to be asked for the passphrase of a key. */
+/* A library cannot ask for the passphrase of a key. */
 static int no_passphrase(char *buffer, int size, int writing, void *user)
 {
     (void)buffer, (void)size, (void)writing, (void)user;
@@ -187,7 +188,7 @@ static bool is_address(const char *name)
            inet_pton(AF_INET6, name, &address) == 1;
 }
 
-/* Addresses are looked for as addresses, and have no place in SNI. */
+/* Addresses are compared as addresses, and are not sent as SNI. */
 static bool expect(SSL *ssl, const char *name)
 {
     X509_VERIFY_PARAM *param = SSL_get0_param(ssl);
@@ -198,7 +199,7 @@ static bool expect(SSL *ssl, const char *name)
         return true;
     if (is_address(name))
         return X509_VERIFY_PARAM_set1_ip_asc(param, name);
-    len -= name[len - 1] == '.'; /* the root of all names is in no certificate */
+    len -= name[len - 1] == '.'; /* certificates do not have the trailing dot */
     if (len == 0 || len > NAME_MAX_LEN)
         return false;
     memcpy(host, name, len);
@@ -240,7 +241,7 @@ static void session_free(void *session, bool notify)
     ERR_clear_error();
 }
 
-/* What a call of OpenSSL that did not succeed comes down to. */
+/* The result of an OpenSSL call that did not succeed. */
 static int outcome(SSL *ssl, int result, uint32_t *ret_wants, hf_error *why)
 {
     int sys = errno;

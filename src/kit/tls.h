@@ -2,10 +2,10 @@
 /*
  * TLS for a stream, as a table: the library itself does not link OpenSSL, which would
  * cost every program that uses holdfast a millisecond at its start. holdfast-tls.so
- * does, and is loaded when the first stream asks for TLS.
+ * links it, and is loaded when the first stream needs TLS.
  *
- * A context belongs to a stream and holds what its settings say; a session is one
- * connection. Neither closes the descriptor. One thread at a time.
+ * A context belongs to a stream and holds its settings; a session is one connection.
+ * Neither closes the descriptor. One thread at a time.
  */
 #ifndef HF_KIT_TLS_H
 #define HF_KIT_TLS_H
@@ -27,12 +27,12 @@ struct hf_tls {
                        hf_error *why);
     void (*context_free)(void *context);
 
-    /* `name` is what the certificate has to be for; lives as long as the session. */
+    /* `name` is what the certificate must be for; valid as long as the session. */
     int (*session_new)(void *context, int fd, const char *name, void **ret_session,
                        hf_error *why);
     void (*session_free)(void *session, bool notify);
 
-    /* 1: done, 0: again when the descriptor has *ret_wants (EPOLLIN, EPOLLOUT), or an
+    /* 1: done; 0: repeat when the descriptor has *ret_wants (EPOLLIN, EPOLLOUT); or an
      * error: HF_EREFUSED (verification, alerts), HF_EUNREACHABLE. */
     int (*handshake)(void *session, uint32_t *ret_wants, hf_error *why);
 
@@ -43,7 +43,7 @@ struct hf_tls {
     ssize_t (*write)(void *session, const void *data, size_t size, uint32_t *ret_wants,
                      hf_error *why);
 
-    /* Something was read from the descriptor that `read` has not given out yet. */
+    /* Whether bytes were read from the descriptor that `read` has not returned yet. */
     bool (*pending)(void *session);
 };
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The sentences of TLS. Part of the module holdfast-tls.so, called by tls.c when
- * something has failed; looks at the session and at the thread's error queue and leaves
- * both as they are.
+ * The messages of TLS. Part of the module holdfast-tls.so; tls.c calls it when
+ * something has failed. Reads the session and the thread's error queue and leaves both
+ * as they are.
  *
- * Three sources, asked in this order: what verification found wrong with the server's
- * certificate, the alert that the server sent, and the reason that OpenSSL gives. What
- * has no sentence here is told in OpenSSL's words.
+ * Three sources, used in this order: what verification found wrong with the server's
+ * certificate, the alert that the server sent, and the reason that OpenSSL gives. A
+ * reason without a message here is reported in OpenSSL's words.
  */
 #include "tls_errors.h"
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Finds the TLS module: in the directory where it was installed (HF_MODULE_DIR, set by
- * the build), or in $HOLDFAST_MODULES, which is for running from a build directory and
- * is not read in a set-user-ID program. Called by hf__stream_new(), on any thread.
+ * Loads the TLS module: from the directory where it was installed (HF_MODULE_DIR, set
+ * by the build), or from $HOLDFAST_MODULES, which is for running from a build directory
+ * and is not read in a set-user-ID program. Called by hf__stream_new(), on any thread.
  *
- * Once loaded it stays: OpenSSL does not like to be unloaded. The loader keeps count,
- * so there is nothing to remember here.
+ * Once loaded it stays: OpenSSL does not support being unloaded. The loader counts
+ * references, so nothing has to be remembered here.
  */
 #include "tls.h"
 
