@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The clock, and the shift that tests put on it.
+ * The clock, and the shift that tests apply to it.
  *
  * Called from any thread, very often: a reading is one call into the vDSO and one load
  * that finds no shift. With a shift, the eight bytes of a shared file are added to each
- * reading; whoever adds to them moves time for every process that mapped the file. A
- * mapping is never taken down again, because a reader may be inside it.
+ * reading; a test that adds to them moves time for every process that mapped the file.
+ * A mapping is never removed, because a reader may be using it.
  *
  * Linux has no coarse BOOTTIME. The coarse reading is the coarse monotonic one plus the
  * time spent in suspend, measured once; after a later suspend it is behind. That is
- * good enough for display, and for nothing else.
+ * good enough for display only.
  */
 #include "clock.h"
 
@@ -83,7 +83,7 @@ int64_t hf__deadline(int64_t now, int64_t ms)
 int hf__poll_ms(int64_t now, int64_t at)
 {
     int64_t left;
-    if (at == HF_NEVER) /* no jump makes this due, so a shift changes nothing */
+    if (at == HF_NEVER) /* no shift of the clock makes this due */
         return -1;
     if (at <= now)
         return 0;

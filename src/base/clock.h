@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The one clock: CLOCK_BOOTTIME, nanoseconds. It runs during suspend and is the same in
  * every process of the host. Tests shift it: a file of 8 bytes, mapped by every process
- * that takes part, holds an offset that is added to each reading. */
+ * of the test, holds an offset that is added to each reading. */
 #ifndef HF_BASE_CLOCK_H
 #define HF_BASE_CLOCK_H
 
@@ -17,9 +17,9 @@ int64_t hf__now(void);
 /* A few nanoseconds cheaper and a few milliseconds coarser; for display only. */
 int64_t hf__now_coarse(void);
 
-/* Microseconds since 1970, for fencing tokens alone: a counter that was forgotten
- * starts above every number it gave out. The only reading of a wall clock in the
- * library; never compare it with anything but another token. */
+/* Microseconds since 1970, for fencing tokens only: a counter that was lost starts
+ * above every number it gave out. The only reading of a wall clock in the library;
+ * never compare it with anything but a token. */
 int64_t hf__wall_us(void);
 
 /* now + ms, saturated; ms < 0 (forever) gives HF_NEVER. */

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Error codes in words, and the one way to fill in an hf_error.
+ * Names and sentences of error codes, and the one way to fill in an hf_error.
  *
- * Names and sentences come from HF_ERRORS in holdfast.h, so a code cannot lack one.
- * Everybody fails through here, on any thread; nothing is shared and nothing is
- * allocated, so it also works when memory is what ran out.
+ * They come from HF_ERRORS in holdfast.h, so a code cannot lack one. All failing
+ * functions call this file, on any thread; nothing is shared and nothing is allocated,
+ * so it also works when memory has run out.
  *
  * The text is always one line of at most sizeof(text) - 1 bytes: control characters,
- * which may come from a URL or a server, become '?', and a cut never leaves half a
- * UTF-8 character behind.
+ * which may come from a URL or a server, become '?', and a text that is cut never ends
+ * in half a UTF-8 character.
  */
 #include "error.h"
 

@@ -19,7 +19,7 @@ static inline int hf__code(int code)
     return code;
 }
 
-/* Macros, so that compiler and analyser see that what comes back is the code itself. */
+/* Macros, so that compiler and analyser see that the result is the code itself. */
 #define hf__fail(why, code, ...)                                                       \
     (hf__error_set((why), (code), __VA_ARGS__), hf__code(code))
 #define hf__fail_sys(why, code, sys, ...)                                              \

@@ -3,8 +3,8 @@
  * The mark of this process.
  *
  * One page holds one number. The kernel zeroes the page in every child, however it was
- * made, so a mark taken in the parent no longer matches there; the child's first call
- * of hf__fork_mark() finds the zero and draws a number of its own. Kernels before 4.14
+ * made, so a mark taken in the parent does not match there; the child's first call of
+ * hf__fork_mark() finds the zero and draws a number of its own. Kernels before 4.14
  * cannot wipe: there a pthread_atfork handler writes the zero.
  *
  * Called from any thread. The page is made once and stays until the process ends; the
@@ -23,7 +23,7 @@ const volatile uint64_t *hf__fork_page;
 
 static pthread_once_t page_once = PTHREAD_ONCE_INIT;
 static uint64_t *page;
-static uint64_t page_unmapped; /* stands in when no page can be had */
+static uint64_t page_unmapped; /* used if no page can be mapped */
 
 static void child_wipe(void)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Telling a forked child from its parent without a system call: a page that the kernel
+/* Tells a forked child from its parent without a system call: a page that the kernel
  * wipes in every child (MADV_WIPEONFORK) holds a number that only this process has. */
 #ifndef HF_BASE_FORK_H
 #define HF_BASE_FORK_H

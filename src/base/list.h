@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Circular doubly linked list, embedded in what it links. A zeroed node is in no list;
- * removing it is harmless, and so is removing twice. */
+/* A circular doubly linked list, embedded in its elements. A zeroed node is in no list;
+ * to remove it is harmless, and so is to remove it twice. */
 #ifndef HF_BASE_LIST_H
 #define HF_BASE_LIST_H
 

@@ -6,9 +6,9 @@
  * was tried, `ended` for those of them that are not live (refused, freed, or a realloc,
  * which adds no block). One relaxed addition per call, and hf__mem_live() subtracts.
  *
- * The hook is one word, the number of the allocation that fails, with the top bit for
+ * The hook is one word: the number of the allocation that fails, with the top bit for
  * "and all after it"; 0 is off. It is read after the counter went up, so exactly one
- * allocation meets a number that is not sticky.
+ * allocation has a number that is not sticky.
  */
 #include "mem.h"
 

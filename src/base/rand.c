@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Random bytes through a pool, so that an id costs no system call.
+ * Random bytes through a pool, so that an id needs no system call.
  *
- * Each filling takes a fresh 256-bit key from the kernel and stretches it with ChaCha8,
- * four blocks side by side: a 128-bit id then costs a few nanoseconds, where the
- * kernel's own bytes would cost fifty. The key is forgotten at once.
+ * Each filling takes a new 256-bit key from the kernel and stretches it with ChaCha8,
+ * four blocks side by side: a 128-bit id then costs a few nanoseconds, the kernel's own
+ * bytes fifty. The key is wiped at once.
  *
- * Not for signal handlers. The pool remembers the mark of
- * the process that filled it; a forked child has another mark and fills its own before
- * the first byte. Bytes are wiped as they are served, so no two callers get the same
- * ones and none can be read from memory later.
+ * Not for signal handlers. The pool has the mark of the process that filled it; a
+ * forked child has another mark and fills its own before the first byte. Bytes are
+ * wiped as they are returned, so no two callers get the same bytes and none can be read
+ * from memory later.
  */
 #include "rand.h"
 

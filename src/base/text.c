@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Small text matters: is a name clean, its hash, hex, numbers.
+ * Helpers for text: whether a name is clean, its hash, hex, numbers.
  *
  * Pure functions, called from any thread. hf__text_clean and hf__text_hash run on every
- * acquire, so both go eight bytes at a time and take the rest, of one to seven bytes,
- * in one word made of overlapping reads; nothing is read outside the text.
+ * acquire, so both read eight bytes at a time; the rest, of one to seven bytes, becomes
+ * one word made of overlapping reads. Nothing is read outside the text.
  *
- * The hash is part of file formats and decides which stripe a key falls into: it must
+ * The hash is part of file formats and decides which stripe a key belongs to: it must
  * never change. Words are little-endian by definition.
  */
 #include "text.h"
@@ -47,10 +47,10 @@ static inline uint64_t load_few(const char *at, size_t len)
 
 /* ---- Clean names ---------------------------------------------------------------- */
 
-/* A top bit is set somewhere unless all eight bytes are in 0x20 .. 0x7E: by the byte
- * itself if it is not ASCII, by the subtraction if it is below 0x20, by the addition if
- * it is 0x7F. A borrow from the neighbour or a carry into it needs a byte that is bad
- * already. */
+/* A top bit is set unless all eight bytes are in 0x20 .. 0x7E: by the byte itself if it
+ * is not ASCII, by the subtraction if it is below 0x20, by the addition if it is 0x7F.
+ * A borrow from the neighbour or a carry into it needs a byte that is not clean
+ * anyway. */
 static inline uint64_t word_marks(uint64_t word)
 {
     return word | (word - EACH_BYTE(0x20)) | (word + EACH_BYTE(0x01));
@@ -76,9 +76,9 @@ static inline bool text_plain(const char *text, size_t len)
     return is_plain(marks);
 }
 
-/* Length of the clean character at `at`, with `left` >= 1 bytes to go; 0 if it is none.
- * The second byte's range excludes overlong forms (E0, F0), surrogates (ED), what is
- * beyond U+10FFFF (F4) and the C1 controls (C2). */
+/* Length of the clean character at `at`, with `left` >= 1 bytes to go; 0 if it is not
+ * clean. The second byte's range excludes overlong forms (E0, F0), surrogates (ED),
+ * code points beyond U+10FFFF (F4) and the C1 controls (C2). */
 static size_t char_clean(const unsigned char *at, size_t left)
 {
     unsigned char lead = at[0], low = 0x80, high = 0xBF;

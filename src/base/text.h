@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Small text matters: names, hashes, hex. */
+/* Helpers for text: names, hashes, hex, numbers. */
 #ifndef HF_BASE_TEXT_H
 #define HF_BASE_TEXT_H
 
@@ -18,7 +18,7 @@ uint32_t hf__text_hash(const char *text, size_t len);
 void hf__hex_encode(const void *bytes, size_t size, char *out);
 bool hf__hex_decode(const char *hex, void *bytes, size_t size);
 
-/* A whole unsigned decimal number that fills the text; false otherwise or if > max. */
+/* An unsigned decimal number that is the whole text; false otherwise or if > max. */
 bool hf__text_number(const char *text, uint64_t max, uint64_t *ret_number);
 
 #endif

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Taking URLs of stores apart.
+ * Parses the URLs of stores.
  *
  * Called by hf_open() on the caller's thread. One pass from left to right over the
- * text, which is never changed: each part is percent-decoded into one block that holds
- * the options array first and the strings behind it. A decoded part is never longer
- * than its source, so the block's size is known beforehand. Absent parts are "".
+ * text, which is never changed: each part is percent-decoded into one block that has
+ * the options array first and the strings after it. A decoded part is never longer than
+ * its source, so the block's size is known beforehand. Absent parts are "".
  *
- * The text may be hostile and may hold a password. So a message names the part that is
- * wrong and does not quote it. A password may hold characters that ought to have been
- * escaped: then what looks like a host, a port or an option is a piece of it. This is
- * also why hf__url_redact() hides everything up to the last '@'.
+ * The text may be hostile and may contain a password. So a message names the part that
+ * is wrong and does not quote it. A password may contain characters that should have
+ * been escaped: then what looks like a host, a port or an option is a part of it. This
+ * is also why hf__url_redact() hides everything up to the last '@'.
  */
 #include "url.h"
 
@@ -27,8 +27,8 @@
 #define PART_COUNT 6 /* scheme, user, password, host, port, path */
 
 struct parser {
-    const char *at; /* what is not read yet */
-    char *out;      /* where the next decoded string goes */
+    const char *at; /* not read yet */
+    char *out;      /* where to write the next decoded string */
     struct hf_url url;
     struct hf_url_option *options;
     hf_error *why;
@@ -130,7 +130,7 @@ static int parse_ipv6(struct parser *p, const char *from, const char *to)
     if (inet_pton(AF_INET6, p->url.host, &binary) != 1 ||
         (zone < to && strncmp(zone, "%25", 3) != 0))
         return fail(p, "what stands in brackets is not an IPv6 address");
-    p->out--; /* the zone goes on where the address ended */
+    p->out--; /* the zone is appended to the address */
     return decode(p, zone, to, &rest);
 }
 
@@ -167,8 +167,8 @@ static int parse_host(struct parser *p, const char *from, const char *to)
     return rc;
 }
 
-/* Each host of the list is read as if it were the only one, and forgotten; then the
- * list is taken as it is. */
+/* Each host of the list is parsed as if it were the only one, and discarded; then the
+ * list is copied as it is. */
 static int parse_hosts(struct parser *p, const char *from, const char *to)
 {
     char *out = p->out;
@@ -209,7 +209,7 @@ static int parse_authority(struct parser *p)
 
 static int fail_twice(struct parser *p, const char *from, const char *key)
 {
-    if (strchr(from, '@')) /* then this may be a piece of a password with a '?' in it */
+    if (strchr(from, '@')) /* this may be part of a password with a '?' in it */
         return fail(p, "an option is given twice");
     return hf__fail(p->why, HF_EURL, "the option '%s' is given twice", key);
 }
@@ -235,7 +235,7 @@ static int parse_options(struct parser *p)
     int rc = 0;
 
     while (rc == 0 && *p->at) {
-        const char *from = p->at + 1; /* behind '?' or '&' */
+        const char *from = p->at + 1; /* after '?' or '&' */
         p->at = from + strcspn(from, "&");
         if (p->url.option_count == MAX_OPTIONS)
             rc = fail(p, "it has too many options");
@@ -269,7 +269,7 @@ int hf__url_parse(const char *text, struct hf_url *url, void **ret_memory,
     static const struct hf_url nothing = { "", "", "", "", "", 0, 0, NULL };
     struct parser p = { .at = text, .url = nothing, .why = why };
     size_t head = MAX_OPTIONS * sizeof *p.options;
-    /* A NUL for each part; those of options fit in place of '?', '&' and '='. */
+    /* A NUL for each part; those of options take the room of '?', '&' and '='. */
     void *memory = hf__alloc(head + strlen(text) + PART_COUNT);
     int rc;
 
@@ -319,7 +319,7 @@ int hf__url_number(const struct hf_url *url, const char *key, int64_t low, int64
 
 /* ---- Times --------------------------------------------------------------- */
 
-/* The unit at `text` in milliseconds, and what follows it; 0: none is there. */
+/* The unit at `text` in milliseconds; moves `text` after it. 0: no unit. */
 static int64_t read_unit(const char **text)
 {
     static const struct {
@@ -394,7 +394,7 @@ void hf__url_redact(const char *text, char *buffer, size_t size)
     bool file = strncmp(text, "file:", 5) == 0 && *secret == '/';
     if (secret[0] == '/' && secret[1] == '/')
         secret += 2;
-    /* "file:/" and "file:///": no user can be there, but a path with an '@'. Elsewhere
+    /* "file:/" and "file:///" have no user, but a path may have an '@'. Elsewhere
      * slashes may be too many, or too few. */
     if (sign && (!file || *secret != '/'))
         snprintf(buffer, size, "%.*s***%s", (int)(secret - text), text, sign);

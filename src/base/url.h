@@ -25,8 +25,8 @@ int hf__url_number(const struct hf_url *url, const char *key, int64_t low, int64
                    int64_t fallback, int64_t *ret_number, hf_error *why);
 
 /* The same for a time, in milliseconds: "500ms", "30s", "1m30s", with the units ms, s
- * (sec), m (min), h and d. A number without a unit is refused: people would take it for
- * seconds. */
+ * (sec), m (min), h and d. A number without a unit is refused, because it would be read
+ * as seconds. */
 int hf__url_time(const struct hf_url *url, const char *key, int64_t low_ms,
                  int64_t high_ms, int64_t fallback_ms, int64_t *ret_ms, hf_error *why);
 

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The fault shim: see fault.h for what it can do, fault_session.h for how.
+ * The fault shim: fault.h says what it can do, fault_session.h how.
  *
  * A shim's session holds the inner store's session and a host of its own that it shows
  * to the inner store (fault_host.c). This file has the plan, the calls on their way to
  * the store, and the table.
  *
  * Runs as any store does: under the client's lock, one call at a time. Only the plan is
- * shared between clients and has a mutex. Core never calls into a store that is
- * answering, so the records change under our feet only when we call the inner store,
- * and every walk that did so starts again from the front.
+ * shared between clients and has a mutex. Core never calls a store that is answering,
+ * so the records can change only while the inner store is called, and every loop that
+ * did so starts again from the front.
  */
 #include "fault.h"
 
@@ -109,7 +109,7 @@ static void call_forward(struct session *s, enum hf_fault_op op, void *key,
         s->inner->ask(s->inner_session, key);
 }
 
-/* Calls of a pause that is over, and that have not gone on yet. */
+/* Whether calls are held back, also by a pause that is over. */
 static bool session_keeps(const struct session *s)
 {
     for (HF_EACH(link, &s->records))
@@ -132,7 +132,7 @@ static void call_make(struct session *s, struct hf_fault fault, void *key,
         hf__fault_deliver(s, key, &failure);
         return;
     }
-    bool keep = hf__fault_paused() || session_keeps(s); /* nobody overtakes */
+    bool keep = hf__fault_paused() || session_keeps(s); /* no call overtakes another */
     struct record *record = NULL;
     if (keep || fault.what)
         record = hf__fault_record(s, fault, key, keep ? STAGE_KEPT : STAGE_SENT);
@@ -144,7 +144,7 @@ static void call_make(struct session *s, struct hf_fault fault, void *key,
     }
 }
 
-/* One step of what waits; false if there was nothing to do. */
+/* Handles one waiting record; false if there was none. */
 static bool session_step(struct session *s, int64_t now)
 {
     for (HF_EACH(link, &s->records)) {

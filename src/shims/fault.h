@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A store that wraps a store and breaks it on order.
+ * A store that wraps a store and makes it fail as planned. For tests.
  *
  * hf__fault_register(inner) makes "fault+<scheme>" known for each scheme of `inner`.
- * The plan is one for the whole process and applies to every session of every shim.
- * With no plan every call and every answer goes straight through. For tests.
+ * There is one plan for the whole process; it applies to every session of every shim.
+ * Without a plan every call and every answer is passed on unchanged.
  */
 #ifndef HF_SHIMS_FAULT_H
 #define HF_SHIMS_FAULT_H
@@ -16,16 +16,15 @@ enum hf_fault_op {
     HF_FAULT_WITHDRAW = 1,
     HF_FAULT_RENEW = 2, /* one call, however many tickets */
     HF_FAULT_ASK = 3,
-    HF_FAULT_EVENT = 4, /* what the store says unasked about a hold: lose or delay */
+    HF_FAULT_EVENT = 4, /* an event about a hold: can be lost or delayed */
     HF_FAULT_OPS = 5,
 };
 
 enum hf_fault_what {
-    HF_FAULT_LOSE = 1, /* the store does it, and its answer is swallowed */
-    HF_FAULT_FAIL_BEFORE =
-        2,                   /* it does not; the answer is HF_EUNREACHABLE or unknown */
-    HF_FAULT_FAIL_AFTER = 3, /* it does; the answer is HF_EUNCERTAIN or unknown */
-    HF_FAULT_DELAY = 4,      /* it does; the answer waits `delay_ms` on our clock */
+    HF_FAULT_LOSE = 1,        /* done; the answer is dropped */
+    HF_FAULT_FAIL_BEFORE = 2, /* not done; the answer is HF_EUNREACHABLE or unknown */
+    HF_FAULT_FAIL_AFTER = 3,  /* done; the answer is HF_EUNCERTAIN or unknown */
+    HF_FAULT_DELAY = 4,       /* done; the answer waits `delay_ms` of the clock */
 };
 
 /* Calls `first` to `last` of `op`, counted from 1 since the plan was made. */
@@ -50,7 +49,7 @@ void hf__fault_plan(const struct hf_fault *faults, size_t count);
 uint64_t hf__fault_calls(enum hf_fault_op op);
 
 /* While paused no call reaches a store and no answer leaves it; both are kept in order
- * and go on when the pause ends. */
+ * and passed on when the pause ends. */
 void hf__fault_pause(bool paused);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The fault shim's host: every answer of the wrapped store passes here on its way to
- * core, and is lost, failed, delayed or kept back if a record says so.
+ * core, and is lost, failed, delayed or held back if a record says so.
  *
  * Runs under the client's lock, as answers do. An answer that waits is kept in its
  * record and delivered by the session's timer (fault.c).
@@ -117,8 +117,8 @@ struct answer hf__fault_failure(enum hf_fault_op op, int code)
     return answer;
 }
 
-/* Keeps an answer for later. A later one about the same thing takes its place, as core
- * would otherwise hear "queued" after "granted". */
+/* Keeps an answer for later. A later one about the same ticket or request replaces it,
+ * because otherwise core would hear "queued" after "granted". */
 static void answer_keep(struct session *s, struct record *record,
                         const struct answer *answer)
 {
@@ -252,7 +252,7 @@ static void host_answered(struct hf_host *host, struct hf_request *request, int 
     answer_route(session_of(host), HF_FAULT_ASK, request, &answer);
 }
 
-/* Data of an answer that will not be told is not told either. */
+/* If an answer is dropped, its data is dropped too. */
 static bool data_is_lost(struct session *s, const struct hf_request *request)
 {
     const struct record *record = hf__fault_find(s, HF_FAULT_ASK, request);
