@@ -97,7 +97,8 @@ static void dir_not_writable(void)
                       "'.holdfast' cannot be made");
         return;
     }
-    /* flock works with what is there, and refuses what would have to be made. */
+    /* flock works with existing files, and refuses where a file would have to be
+     * made. */
     hf_client *client = opened(url_of(path, NULL));
     hf_hold *hold;
     hf_error why;
@@ -166,7 +167,7 @@ static void url_wrong(void)
     check_works(url_of(scratch, "mode=0660"));
 }
 
-/* The mode option holds against the umask, both ways. */
+/* The mode option applies whatever the umask, in both directions. */
 static void mode_kept(void)
 {
     struct stat st;
@@ -213,7 +214,7 @@ static void default_made(void)
     check_works(url_of("", NULL));
 }
 
-/* Somebody else was there first, in each of the ways that are open to him. */
+/* Another user made the directory first, in each way that is possible. */
 static void default_planted(void)
 {
     private_tmpfs("/var/tmp", "mode=1777");

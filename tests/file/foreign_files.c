@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Files of others in the directory of the store: whatever they are called, they are
- * there afterwards, as they were. */
+/* Foreign files in the directory of the store: whatever their names, they are unchanged
+ * afterwards. */
 #include "cases.h"
 
 #include <errno.h>
@@ -43,7 +43,8 @@ static void check_kept(const char *except)
     }
 }
 
-/* Everything that makes or removes a file: waiting, cells, looking, a killed client. */
+/* Everything that makes or removes a file: waiting, cells, diagnosing, a killed
+ * client. */
 static void wait_for_x(void *arg)
 {
     hf_client *client = opened(arg);
@@ -75,7 +76,7 @@ static void work(const char *url)
     hf_close(client);
 }
 
-/* Names like ours once were, and names like ours are. */
+/* Names as the store used them once, and as it uses them now. */
 static void foreign_files_kept(void)
 {
     static const char *const names[] = { "w2.pdf", "w9.2025.pdf", "tmp.backup.sql",
@@ -120,7 +121,7 @@ static void home_is_file(void)
     check_refused(url_of(scratch, NULL), HF_EREFUSED, ENOTDIR, "not a directory");
 }
 
-/* Somebody has a directory of that name, for a purpose of his own. */
+/* A directory of that name exists for another purpose. */
 static void home_in_use(void)
 {
     CHECK(mkdir(in_scratch(".holdfast"), 0755) == 0);
@@ -144,7 +145,8 @@ static void home_of_somebody(void)
     check_refused(url_of(scratch, NULL), HF_EREFUSED, 0, "all users may write");
 }
 
-/* In a place where all users may write, only mode=0666 shares with everybody. */
+/* In a directory where all users may write, only mode=0666 shares the locks with
+ * all. */
 static void home_of_somebody_in_the_open(void)
 {
     need_root();
@@ -168,7 +170,8 @@ static void pretend_reboot(void)
     close(fd);
 }
 
-/* Each of these would be ours but for one thing: its name, its type, its mark. */
+/* Each of these would be a file of the store but for one thing: its name, its type, its
+ * mark. */
 static void almost_ours(void)
 {
     static const char *const fifos[] = { "w01.3", "w1.03", "w9.2025.pdf", "w2000.13",
@@ -191,7 +194,8 @@ static void almost_ours(void)
     CHECK(link(in_scratch("value2"), in_scratch(".holdfast/tmp.13")) == 0);
 }
 
-/* After a reboot the directory is cleaned, of what is provably ours. */
+/* After a reboot the directory is cleaned, but only of files that are provably the
+ * store's. */
 static void cleaning_is_careful(void)
 {
     static const char *const names[] = { "w2.pdf", "w1.2", "w01.2",    "w1.02",
@@ -221,7 +225,7 @@ static void cleaning_is_careful(void)
     check_kept("state ");
 }
 
-/* A file of somebody else that has the name which we would take. */
+/* A foreign file with a name that the store would use. */
 static void names_are_taken(void)
 {
     hf_client *client = opened(url_of(scratch, NULL));
@@ -236,7 +240,7 @@ static void names_are_taken(void)
     check_kept("state ");
 }
 
-/* A state file is ours by its mark. What begins with zeros has none. */
+/* A state file is recognised by its mark. A file that begins with zeros has none. */
 static void state_needs_its_mark(void)
 {
     char image[8192] = { 0 };

@@ -30,7 +30,7 @@ static int tool_try(const char *how)
     return run_program(argv);
 }
 
-/* True if that process stands in the kernel's queue for a lock. */
+/* True if that process is in the kernel's queue for a lock. */
 static bool tool_waits(pid_t pid)
 {
     FILE *stream = fopen("/proc/locks", "re");
@@ -52,7 +52,7 @@ static hf_want wants(const char *how)
 
 static const char *const hows[] = { "-s", "-x" };
 
-/* Whoever comes second is in only if both share. */
+/* The second one gets the lock only if both share it. */
 static void tool_first(void)
 {
     hf_client *client = opened(url_of(scratch, NULL));
@@ -145,7 +145,7 @@ static void tool_waits_for_us(void)
     hf_close(client);
 }
 
-/* A cancelled wait leaves the queue of the kernel, and no thread behind. */
+/* A cancelled wait leaves no entry in the kernel's queue, and no thread. */
 static void cancelled_wait(void)
 {
     hf_client *client = opened(url_of(scratch, NULL));

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Runs the cases, one process each, and says in TAP what came of them. An argument
- * picks the cases whose name contains it.
- *
- * A case process leads a process group of its own, which is killed when the case is
- * over; what it prints is shown only if it fails or is skipped.
+ * Runs the cases, one process each, and reports the results in TAP. An argument picks
+ * the cases whose name contains it. A case process leads a process group of its own,
+ * which is killed when the case is over; its output is shown only if it fails or is
+ * skipped.
  */
 #include "cases.h"
 

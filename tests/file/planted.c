@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Things that lie where a file of the store should be, and files that were damaged. */
+/* Foreign objects with the name of a file of the store, and files that were damaged. */
 #include "cases.h"
 
 #include <errno.h>
@@ -10,7 +10,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-/* The directory that it is in, too. */
+/* The directory as well. */
 static const char *state_path(void)
 {
     if (layout == QUEUE)
@@ -122,7 +122,7 @@ static void state_of_other_version(void)
 
     check_works(url_of(scratch, NULL));
     fd = open(state_path(), O_RDWR);
-    /* The magic comes first; the queue's version is behind it, the other's in it. */
+    /* The magic comes first; the queue's version is after it, the other's in it. */
     CHECK(pwrite(fd, "\x7f\x7f", 2, layout == QUEUE ? 8 : 6) == 2);
     close(fd);
     check_refused(url_of(scratch, NULL), HF_ECORRUPT, 0, "version");
@@ -138,12 +138,12 @@ static void state_cut_short(void)
     check_refused(url_of(scratch, NULL), HF_ECORRUPT, 0, "cut short");
     CHECK(truncate(state_path(), 100) == 0);
     check_refused(url_of(scratch, NULL), HF_ECORRUPT, 0, "cut short");
-    /* An empty one has nothing to lose. */
+    /* An empty file has nothing to lose. */
     CHECK(truncate(state_path(), 0) == 0);
     check_works(url_of(scratch, NULL));
 }
 
-/* Numbers that no counter of ours could have reached. */
+/* Numbers that no counter of the store could have reached. */
 static void counter_at_its_end(void)
 {
     int fd;
@@ -157,7 +157,7 @@ static void counter_at_its_end(void)
 
 /* ---- Deleted under us (flock) ---------------------------------------------------- */
 
-/* A look at the path counts for some microseconds, and for a tick when letting go. */
+/* A look at the path counts for some microseconds, and at a release for a tick. */
 static void let_looks_age(int64_t ms)
 {
     int64_t since = real_ms();
@@ -166,7 +166,7 @@ static void let_looks_age(int64_t ms)
         continue;
 }
 
-/* Deleted between two uses: nobody locks the remains. */
+/* Deleted between two uses: no client locks the deleted file. */
 static void lock_deleted_idle(void)
 {
     hf_client *a = opened(url_of(scratch, NULL));
@@ -186,7 +186,7 @@ static void lock_deleted_idle(void)
     hf_close(b);
 }
 
-/* Deleted while it was held, some time before the end: the holder is told. */
+/* Deleted while it was held, some time before the release: the holder is told. */
 static void lock_deleted_while_held(void)
 {
     hf_client *client = opened(url_of(scratch, NULL));
@@ -201,7 +201,8 @@ static void lock_deleted_while_held(void)
     hf_close(client);
 }
 
-/* Deleted while one holds it and one waits: the waiter is not let in by the remains. */
+/* Deleted while one client holds it and another waits: the waiter is not admitted
+ * through the deleted file. */
 static void lock_deleted_while_waiting(void)
 {
     hf_client *a = opened(url_of(scratch, NULL));

@@ -50,7 +50,7 @@ static void kill_frees(void)
     hf_close(client);
 }
 
-/* Opening and closing a file of the store in the holder does not let go of the lock. */
+/* Opening and closing a file of the store in the holder does not release the lock. */
 static void body_hold_and_touch(void *arg)
 {
     static const char *const names[] = { "x", "state", "live", ".holdfast-tokens" };
@@ -109,7 +109,7 @@ static void child_does_not_keep(void)
     hf_close(client);
 }
 
-/* A child may not use the client, and what it does leaves the parent's lock alone. */
+/* A child may not use the client, and does not change the parent's lock. */
 static void child_cannot_use(void)
 {
     hf_client *client = opened(url_of(scratch, NULL));
@@ -141,7 +141,7 @@ static void child_cannot_use(void)
     hf_close(second);
 }
 
-/* A program that is started sees none of our descriptors. Not with fork(), which has
+/* A program that is started has none of the descriptors. Not with fork(), which has
  * handlers that would hide a descriptor without O_CLOEXEC. */
 static void exec_sees_nothing(void)
 {

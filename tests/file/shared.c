@@ -15,7 +15,7 @@
 
 static const char *locks; /* the URL */
 
-/* A user with a group of his own, who is in `group` besides (0: in none). */
+/* A user with a group of its own, and also in `group` (0: in none). */
 static void become(uid_t user, gid_t group)
 {
     CHECK(setgroups(group != 0, &group) == 0 && setgid(user) == 0 && setuid(user) == 0);
@@ -64,7 +64,7 @@ static void bert_waits(void *group)
     hf_close(client);
 }
 
-/* Bert changes what Anna made; both see one another. */
+/* Bert changes what Anna made; both see each other's locks. */
 static void bert_changes_a_cell(void *group)
 {
     uint64_t version;
@@ -135,7 +135,7 @@ static void group_shares_sticky(void)
     group_shares(03770);
 }
 
-/* The directory does not pass its group on; ours does all the same. */
+/* The directory does not pass its group on; .holdfast gets it all the same. */
 static void group_shares_plain(void)
 {
     group_shares(0770);

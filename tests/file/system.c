@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A system that has run out: of room, of inodes, of descriptors. */
+/* A system that has run out of space, inodes or descriptors. */
 #include "cases.h"
 
 #include <errno.h>
@@ -9,7 +9,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* Fills the file system; what is left is less than a page. */
+/* Fills the file system up to less than a page. */
 static void fill(const char *path)
 {
     static const char page[4096];
@@ -42,7 +42,8 @@ static void disk_full(void)
     check_works(url_of(scratch, NULL));
 }
 
-/* Full after the store was opened: what needs no room goes on, and nothing breaks. */
+/* Full after the store was opened: operations that need no space succeed, and nothing
+ * breaks. */
 static void disk_full_later(void)
 {
     hf_client *client;
@@ -85,7 +86,7 @@ static void inodes_gone(void)
     hf_close(client);
 }
 
-/* A limit on the size of files would otherwise be a signal. */
+/* A limit on the size of files would otherwise cause a signal. */
 static void file_size_limited(void)
 {
     struct rlimit limit = { 100, RLIM_INFINITY };
@@ -99,8 +100,8 @@ static void file_size_limited(void)
     check_works(url_of(scratch, NULL));
 }
 
-/* With 0, 1, 2, ... descriptors to spare: opening, locking and waiting either work or
- * say EMFILE, and leave nothing open. */
+/* With 0, 1, 2, ... descriptors left: opening, locking and waiting either succeed or
+ * fail with EMFILE, and leave nothing open. */
 static bool descriptors_enough(rlim_t spare, const struct rlimit *was)
 {
     struct rlimit limit = *was;

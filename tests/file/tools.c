@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What the cases are written with; see cases.h. Everything runs in the process of a
- * case, before it has threads where that matters (fork, mounts). */
+/* Helpers of the cases; see cases.h. Everything runs in the process of a case, before
+ * it has threads where that matters (fork, mounts). */
 #include "cases.h"
 
 #include <dirent.h>
@@ -71,7 +71,7 @@ void private_tmpfs(const char *path, const char *options)
 
 /* ---- Snapshots ------------------------------------------------------------------- */
 
-/* FNV-1a over the contents; only the beginning, which is where headers are. */
+/* FNV-1a over the contents, of which only the beginning, where headers are. */
 static unsigned long content_hash(int dir_fd, const char *name)
 {
     unsigned char bytes[65536];

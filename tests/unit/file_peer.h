@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * For tests of the file store: a scratch directory, sessions in other processes that do
- * as they are told, and a look at the state file that all of them share.
+ * For tests of the file store: a scratch directory, sessions in other processes that
+ * follow orders, and the state file that all of them share.
  *
- * A peer is a forked process with one session and a few tickets. It turns its loop all
+ * A peer is a forked process with one session and a few tickets. It runs its loop all
  * the time, as core would; orders come through a socket, and every order has a reply. A
  * peer that dies instead replies PEER_DIED. All functions are static: a test program
  * that includes this uses what it needs.
@@ -39,7 +39,7 @@
 /* ---- The directory --------------------------------------------------------------- */
 
 static char scratch[64];
-static char home[80]; /* the directory of its own that the store makes in it */
+static char home[80]; /* the store's own directory in it */
 static char url[96];
 
 UNUSED_OK static void scratch_make(void)
@@ -152,7 +152,7 @@ static void record_check(const struct state *state, const struct region_block *b
     ck_assert(!tally.exclusive || !tally.readers);
 }
 
-/* Everything that is derived agrees with the blocks; nobody may be inside the guard. */
+/* Everything that is derived agrees with the blocks; no process may hold the guard. */
 UNUSED_OK static void state_check(const struct state *state)
 {
     const struct region_head *head = state->head;
@@ -276,7 +276,7 @@ static struct peer_reply peer_do(struct fake_host *host, struct hf_ticket *ticke
         hf__file_fail_signal = order->fail_signal;
         hf__file_failpoint = order->fail_at;
         break;
-    case PEER_FORK: /* a child that lives on, and holds whatever it inherited */
+    case PEER_FORK: /* a child that lives on, with everything that it inherited */
         reply.result = (uint64_t)fork();
         while (reply.result == 0)
             pause();
@@ -366,7 +366,7 @@ static struct peer_reply peer_tell(struct peer *peer, const struct peer_order *o
 }
 
 /* The same ticket number with the same ticket is a repeated attempt. A note that is not
- * NULL or "" only makes the ticket one that cannot be quick. */
+ * NULL or "" only keeps the ticket off the fast path. */
 UNUSED_OK static struct peer_reply peer_attempt(struct peer *peer, int number,
                                                 struct hf_ticket ticket)
 {
@@ -446,7 +446,7 @@ UNUSED_OK static struct peer_reply peer_adopt(struct peer *peer, int number,
     return peer_tell(peer, &order);
 }
 
-/* From now on: the n-th step inside the guard sends it a signal. */
+/* From now on: the n-th step with the guard held sends it a signal. */
 UNUSED_OK static void peer_fails(struct peer *peer, uint32_t step, int signal)
 {
     static struct peer_order order;
@@ -457,7 +457,7 @@ UNUSED_OK static void peer_fails(struct peer *peer, uint32_t step, int signal)
     ck_assert_int_eq(peer_tell(peer, &order).what, 0);
 }
 
-/* It is in the middle of an order, and stopped there. */
+/* The peer is stopped in the middle of an order. */
 UNUSED_OK static void peer_stopped(struct peer *peer)
 {
     siginfo_t info;
@@ -471,7 +471,7 @@ UNUSED_OK static void peer_leaves(struct peer *peer)
     close(peer->fd);
 }
 
-/* Killed; a zombie until it is buried. */
+/* Killed; a zombie until peer_bury(). */
 UNUSED_OK static void peer_kill(struct peer *peer)
 {
     siginfo_t info;

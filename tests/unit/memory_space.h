@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What the tests of the mem store share: sessions a, b and c of one space, on fake
- * hosts, with a clock that the test moves; and short words for the usual steps, each of
- * which asserts that it went as its name says.
+ * hosts, with a clock that the test moves; and helpers for the usual steps, each of
+ * which asserts the result that its name says.
  */
 #ifndef HF_TESTS_MEMORY_SPACE_H
 #define HF_TESTS_MEMORY_SPACE_H

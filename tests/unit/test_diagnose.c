@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What the file and mem stores say about themselves: each fact made up and judged, and
- * both layouts asked about a real directory, in order and out of order. */
+/* What the file and mem stores report about themselves: each fact made up and judged,
+ * and both layouts run on a real directory, sound and unsound. */
 #include "fake_host.h"
 #include "unit.h"
 
@@ -44,7 +44,7 @@ static void note(void *arg, const hf_finding *finding)
     snprintf(copy->fix, sizeof(copy->fix), "%s", finding->fix);
 }
 
-/* A directory nothing is wrong with. */
+/* A directory without a fault. */
 static struct dir_facts facts_good(void)
 {
     return (struct dir_facts){
@@ -146,7 +146,7 @@ START_TEST(modes_and_owner)
     facts.dir_mode = S_IFDIR | 01777;
     found.count = 0;
     hf__file_facts_judge(&facts, note, &found);
-    ck_assert_int_eq(worst(&found), HF_GOOD); /* nobody can take ours away */
+    ck_assert_int_eq(worst(&found), HF_GOOD); /* no other user can delete files */
     facts.flock = true;
     has(judged(&facts, HF_REMARK, "permissions")->what, "all users may make files");
     ck_assert_ptr_null(strstr(judged(&facts, HF_REMARK, "permissions")->fix, "chmod"));
@@ -207,7 +207,7 @@ START_TEST(namespaces_and_damage)
 }
 END_TEST
 
-/* What a reboot forgets may cost a lock: no mere remark. */
+/* What a reboot forgets may cost a lock: not only a remark. */
 START_TEST(what_a_reboot_forgets)
 {
     struct dir_facts facts = facts_good();
@@ -396,7 +396,8 @@ static int dir_count(void)
     return count - 2; /* . and .. */
 }
 
-/* Who only looks leaves no trace; nor does he take away what others use. */
+/* A client that only diagnoses leaves no files; nor does it remove files that other
+ * clients use. */
 START_TEST(a_visit_leaves_nothing_behind)
 {
     struct hf_ticket ticket = fake_ticket("x", HF_MUTEX);
@@ -412,7 +413,7 @@ START_TEST(a_visit_leaves_nothing_behind)
     fake_close(&a);
     ck_assert_int_eq(dir_count(), 0);
 
-    open_at(&a, "queue"); /* somebody else came meanwhile, and stays */
+    open_at(&a, "queue"); /* another client opened meanwhile, and stays */
     ask(&a, "clients");
     open_at(&b, "queue");
     fake_close(&a);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the file store asks of a directory and its files before it trusts them. */
+/* What the file store checks before it trusts a directory and its files. */
 #include "unit.h"
 
 #include "../../src/backends/file/dir.h"
@@ -70,7 +70,7 @@ START_TEST(directories)
     refused(path, HF_EREFUSED, 0, "all users may write");
     ck_assert_int_eq(chmod(path, 01777), 0);
     ck_assert_int_eq(opened(path, NULL), 0);
-    if (geteuid() == 0) { /* only root can make what belongs to others */
+    if (geteuid() == 0) { /* only root can make files of other users */
         ck_assert_int_eq(chown(path, SOMEBODY, (gid_t)-1), 0);
         refused(path, HF_EREFUSED, 0, "belongs to user 12345");
     }
@@ -78,7 +78,8 @@ START_TEST(directories)
 }
 END_TEST
 
-/* A link is none, also with a slash behind it, where open() would follow it. */
+/* A symbolic link is not a directory, also with a trailing slash, where open() would
+ * follow it. */
 START_TEST(what_is_no_directory)
 {
     char slash[160], real[128];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* The queue layout of the file store without core: every kind among processes, leases,
- * and what can be done to a hold. test_file_state.c has latches, cells and the state
- * file, test_file_crash.c the deaths. */
+/* The queue layout of the file store without core: every kind between processes,
+ * leases, and what can be done to a hold. test_file_state.c has latches, cells and the
+ * state file, test_file_crash.c the deaths. */
 #include "file_peer.h"
 
 #define MS INT64_C(1000000)
@@ -88,7 +88,8 @@ static int asks(struct fake_host *host, int verb, const char *name, uint64_t num
 
 /* ---- Kinds ----------------------------------------------------------------------- */
 
-/* One holds, quick or slow, another process waits and is next; tokens grow. */
+/* One process holds, on the fast path or in the table; another waits and is next;
+ * tokens grow. */
 static void pass_on(struct hf_ticket first, struct hf_ticket second)
 {
     uint64_t token = takes(&a, &first);
@@ -209,8 +210,8 @@ static bool passes(void)
     return granted;
 }
 
-/* A mutex may be taken in passing while the invited one is on its way, but not for
- * ever: the peer gets in although we never stop taking it. */
+/* A mutex may be taken while the invited waiter is on its way, but not for ever: the
+ * peer gets it although this session never stops taking it. */
 START_TEST(a_mutex_is_taken_in_passing_for_a_while)
 {
     struct hf_ticket mine = fake_ticket("x", HF_MUTEX);
@@ -382,7 +383,7 @@ START_TEST(a_detached_hold_outlives_its_session_until_its_lease_ends)
     mine.flags = waiting.flags = HF_TICKET_DETACHED;
     takes(&a, &mine);
     queues(&b, &next);
-    queues(&a, &waiting); /* is not held, and goes with its session */
+    queues(&a, &waiting); /* is not held, and ends with its session */
     fake_close(&a);
     ck_assert_int_eq(fake_open(&a, &hf__backend_file, url, &clock), 0);
     ck_assert(fake_quiet(&b));
@@ -430,7 +431,7 @@ START_TEST(a_holder_can_be_evicted)
 }
 END_TEST
 
-/* Told each time, also if it was asked before anybody was interested. */
+/* Reported each time, also if the request came before core was interested. */
 static void revoke_one(struct hf_ticket mine)
 {
     struct hf_ticket other = fake_ticket("y", HF_MUTEX);
@@ -529,9 +530,9 @@ START_TEST(a_hold_can_be_adopted)
 }
 END_TEST
 
-/* b has numbers in stock that are newer than one reader's token and older than the
- * other's. They are no good for a name where the newer one was granted, whoever has the
- * older one by now. */
+/* b has drawn numbers that are newer than one reader's token and older than the
+ * other's. They are not valid for a name where the newer one was granted, whichever
+ * client holds the older one now. */
 START_TEST(tokens_grow_though_holds_change_hands)
 {
     struct hf_ticket older = fake_ticket("x", HF_READ),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The queue layout of the file store: a hold that another session adopts by its id.
- * What the id says is checked against what the store has. */
+/* The queue layout of the file store: a session adopts a hold of another one by its id.
+ * The id is checked against what the store has. */
 #include "file_peer.h"
 
 static struct fake_host a, b;
@@ -32,7 +32,7 @@ static uint64_t token_shown(struct fake_host *host)
     return host->entries[0].entry.token;
 }
 
-/* A hold has a block of numbers; an id names one of them. No other is adopted. */
+/* A hold has a span of tokens; an id names one of them. No other is adopted. */
 static void adopt_exactly(struct hf_ticket old)
 {
     struct hf_ticket mine = fake_ticket("x", HF_MUTEX);
@@ -83,7 +83,7 @@ START_TEST(only_the_number_of_an_id_is_adopted)
 }
 END_TEST
 
-/* The answer was lost: the repeat says what is the case, and begins no new lease. */
+/* The answer was lost: the repeat returns the same grant, and starts no new lease. */
 START_TEST(a_repeated_adopt_tells_the_truth)
 {
     struct hf_ticket old = fake_ticket("x", HF_MUTEX),
@@ -100,7 +100,7 @@ START_TEST(a_repeated_adopt_tells_the_truth)
     again = mine;
     ck_assert_int_eq(fake_ask(&b, &request, NULL), 0);
     first = request.grant;
-    request.ticket = &again; /* the same id, and nothing is remembered of it */
+    request.ticket = &again; /* the same id, and nothing is stored about it */
     ck_assert_int_eq(fake_ask(&b, &request, NULL), 0);
     ck_assert_uint_eq(request.grant.token, first.token);
     ck_assert_int_eq(request.grant.since_ns, first.since_ns);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The queue layout of the file store when processes die: holder and waiter killed in
- * every position, slots used again, and a death at every step inside the guard. */
+ * every position, sessions reused, and a death at every step with the guard held. */
 #include "file_peer.h"
 
 #include <sys/prctl.h>
@@ -24,7 +24,7 @@ static void close_a(void)
     struct hf_request inspect = fake_request(HF_INSPECT, "");
     struct state state = state_map();
 
-    inspect.prefix = true; /* cleans up after the dead */
+    inspect.prefix = true; /* cleans up after dead sessions */
     ck_assert_int_eq(fake_ask(&a, &inspect, NULL), 0);
     ck_assert_uint_eq(a.entry_count, 0);
     fake_close(&a);
@@ -67,7 +67,7 @@ static void holder_dies(struct hf_ticket held, struct hf_ticket waiting)
     ck_assert_int_eq(peer_start(&holder), 0);
     token = peer_takes(&holder, 0, held);
     ck_assert_int_eq(fake_try(&a, &waiting).what, FAKE_QUEUED);
-    peer_kill(&holder); /* stays a zombie while we wait */
+    peer_kill(&holder); /* stays a zombie meanwhile */
     ck_assert_uint_gt(fake_expect_grant(&a, &waiting), token);
     ck_assert_int_eq(fake_withdraw(&a, &waiting), HF_WITHDRAWN);
     peer_bury(&holder);
@@ -89,7 +89,8 @@ START_TEST(a_killed_holder_lets_go)
 }
 END_TEST
 
-/* Nobody waited when it died; whoever tries finds out, also with another kind. */
+/* No ticket waited when it died; the next client that tries detects it, also with
+ * another kind. */
 START_TEST(a_dead_holder_is_found_by_who_tries)
 {
     struct hf_ticket ticket = fake_ticket("x", HF_MUTEX);
@@ -110,7 +111,7 @@ START_TEST(a_dead_holder_is_found_by_who_tries)
 }
 END_TEST
 
-/* Holders in front, waiters behind: whoever dies, the others are served in order. */
+/* Holders first, then waiters: whichever dies, the others are served in order. */
 static void dies_at(int dead, int kind)
 {
     open_a(PEERS);
@@ -141,7 +142,7 @@ START_TEST(a_death_in_every_position)
 }
 END_TEST
 
-/* The holders of a semaphore change while we wait; all of them are watched. */
+/* The holders of a semaphore change while a ticket waits; all of them are watched. */
 START_TEST(every_holder_of_a_semaphore_is_watched)
 {
     struct hf_ticket all = fake_permits("s", HF_PERMITS, 3, 3);
@@ -153,7 +154,7 @@ START_TEST(every_holder_of_a_semaphore_is_watched)
     ck_assert_int_eq(fake_try(&a, &all).what, FAKE_QUEUED);
     peer_drops(&p[0], 0);
     peer_gets(&p[3], 0);
-    for (int i = 3; i > 0; i--) /* the one that watched the others first */
+    for (int i = 3; i > 0; i--) /* the waiter that watched the others first */
         peer_kill(&p[i]);
     fake_expect_grant(&a, &all);
     ck_assert_int_eq(fake_withdraw(&a, &all), HF_WITHDRAWN);
@@ -164,7 +165,7 @@ START_TEST(every_holder_of_a_semaphore_is_watched)
 }
 END_TEST
 
-/* The place before us leaves, and with it the one who watched the holder. */
+/* The waiter before ours withdraws, and it watched the holder. */
 START_TEST(who_moves_up_watches_the_holder)
 {
     struct hf_ticket mine = fake_ticket("x", HF_FAIR);
@@ -183,8 +184,8 @@ START_TEST(who_moves_up_watches_the_holder)
 }
 END_TEST
 
-/* The pid of the dead is used again, by a process that is none of ours. Its lock in
- * `live` would say that it lives, so only the start time can tell. */
+/* The pid of a dead session is reused by another process. The lock in `live` would say
+ * that it lives, so only the start time shows the death. */
 START_TEST(a_pid_that_is_used_again_is_not_the_holder)
 {
     struct flock lock = { .l_type = F_WRLCK, .l_start = 1, .l_len = 1 };
@@ -208,8 +209,8 @@ START_TEST(a_pid_that_is_used_again_is_not_the_holder)
 }
 END_TEST
 
-/* Whoever woke the old session of a slot has a descriptor for its FIFO; it must not
- * swallow what is meant for the new one. */
+/* A session that woke the old session has a descriptor of its FIFO; it must not swallow
+ * a wake-up for the new session with that number. */
 START_TEST(a_slot_that_is_used_again_is_woken)
 {
     struct hf_ticket mine;
@@ -239,7 +240,7 @@ START_TEST(a_slot_that_is_used_again_is_woken)
 }
 END_TEST
 
-/* The lock in `live` must not live on in a child of the dead. */
+/* The lock in `live` must not survive in a child of the dead process. */
 START_TEST(a_forked_child_keeps_nothing_alive)
 {
     struct hf_ticket ticket = fake_ticket("x", HF_MUTEX);
@@ -248,7 +249,7 @@ START_TEST(a_forked_child_keeps_nothing_alive)
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     open_a(1);
     state = state_map();
-    state.sessions[1].space = 1; /* hard to see: its lock is all there is */
+    state.sessions[1].space = 1; /* its lock is the only proof of life */
     peer_takes(&p[0], 0, fake_ticket("x", HF_MUTEX));
     pid_t child = (pid_t)peer_order(&p[0], PEER_FORK, 0).result;
     ck_assert_int_gt(child, 0);
@@ -264,7 +265,7 @@ START_TEST(a_forked_child_keeps_nothing_alive)
 }
 END_TEST
 
-/* The process goes on as another program, which knows nothing of the session. */
+/* The process goes on as another program, which does not have the session. */
 START_TEST(a_holder_that_runs_another_program_lets_go)
 {
     struct hf_ticket waits = fake_ticket("x", HF_MUTEX);
@@ -287,7 +288,8 @@ START_TEST(a_holder_that_runs_another_program_lets_go)
 }
 END_TEST
 
-/* One session has more places than there are slots; the other holder is watched too. */
+/* One session has more entries than there are sessions; the other holder is watched
+ * too. */
 START_TEST(many_places_of_one_holder_hide_nobody)
 {
     static struct hf_ticket mine[SESSION_COUNT + 10];
@@ -324,7 +326,7 @@ START_TEST(a_live_file_that_was_removed_is_noticed)
     ck_assert_int_eq(fake_renew(&a, &mine, HF_CHECK), HF_STILL_HELD);
     ck_assert_int_eq(fake_withdraw(&a, &mine), HF_WITHDRAWN);
     fake_close(&a);
-    peer_kill(&p[0]); /* left a slot behind; a new session finds nobody alive */
+    peer_kill(&p[0]); /* its session is left behind; a new session finds it dead */
     peer_bury(&p[0]);
     ck_assert_int_eq(fake_open(&a, &hf__backend_file, url, NULL), 0);
     close_a();
@@ -360,7 +362,7 @@ END_TEST
 
 /* ---- A death at every step inside the guard -------------------------------------- */
 
-/* What the victim does; it dies at some step, or gets to the end. */
+/* What the victim does; it dies at some step, or reaches the end. */
 static bool act_takes(void)
 {
     return peer_attempt(&p[0], 0, slow_ticket("x", HF_MUTEX)).what == FAKE_QUEUED;
@@ -420,7 +422,7 @@ static bool (*const acts[])(void) = { act_takes,       act_drops,  act_drops_qui
                                       act_makes_names, act_evicts, act_counts_down,
                                       act_leaves };
 
-/* Both tickets are granted, in whatever order, and given back. */
+/* Both tickets are granted, in any order, and released. */
 static void served(struct peer *peer)
 {
     uint64_t seen = 0;
@@ -435,8 +437,8 @@ static void served(struct peer *peer)
     peer_drops(peer, 1);
 }
 
-/* The victim holds "x" slowly and "quick" quickly; two others wait for both, and we
- * have "rw" twice. */
+/* The victim holds "x" in the table and "quick" on the fast path; two others wait for
+ * both, and this session has "rw" twice. */
 static void victim_prepare(struct hf_ticket *readers)
 {
     open_a(4);
@@ -452,7 +454,7 @@ static void victim_prepare(struct hf_ticket *readers)
     }
 }
 
-/* Everybody gets what it waits for, in order, and the table is whole. */
+/* Every waiter gets its lock, in order, and the table is consistent. */
 static void victim_survived(struct hf_ticket *readers)
 {
     struct state state = state_map();
@@ -496,8 +498,8 @@ START_TEST(a_death_at_every_step)
 }
 END_TEST
 
-/* A hold that changes hands is written twice before it is removed once. Whoever has it
- * in the end, it is one hold, and the next in line gets it. True if the adopter
+/* A hold that moves is written twice before it is removed once. Whichever client has it
+ * in the end, it is one hold, and the next waiter gets it. True if the adopter
  * lived. */
 static bool adopter_dies(struct hf_ticket held, uint32_t step)
 {
@@ -535,7 +537,7 @@ START_TEST(a_death_at_every_step_of_an_adoption)
 }
 END_TEST
 
-/* The one who repairs dies too, at some step of the repair. */
+/* The process that repairs dies too, at some step of the repair. */
 static bool repairer_dies(uint32_t step)
 {
     struct hf_ticket readers[2];

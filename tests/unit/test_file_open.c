@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The queue layout of the file store, opened while another session that came to look
- * takes the files away that it made. */
+/* The queue layout of the file store, opened while another session that was asked to
+ * diagnose removes the files that it made. */
 #include "file_peer.h"
 
 #include <pthread.h>
@@ -68,7 +68,7 @@ static void *fork_once(void *arg)
     return NULL;
 }
 
-/* A session that has the slot of the old state file is not in the new one's way. */
+/* A session with the same number in the old state file does not disturb the new one. */
 START_TEST(files_that_vanish_are_made_again)
 {
     pthread_t forker;

@@ -92,7 +92,8 @@ START_TEST(a_latch_opens_for_all_who_wait)
     ck_assert(fake_quiet(&a));
     ck_assert_int_eq(fake_ask(&b, &last, NULL), 0);
     ck_assert_uint_eq(last.result, 0);
-    ck_assert_int_eq(fake_ask(&b, &again, NULL), 0); /* does not hold them back */
+    ck_assert_int_eq(fake_ask(&b, &again, NULL),
+                     0); /* does not hold the waiters back */
     fake_expect_grant(&a, &one);
     peer_gets(&p, 0);
     ck_assert_int_eq(fake_withdraw(&a, &one), HF_WITHDRAWN);
@@ -164,7 +165,7 @@ START_TEST(a_cell_is_set_by_who_knows_its_version)
     ck_assert_int_eq(fake_ask(&b, &next, NULL), 0);
     ck_assert_uint_gt(next.result, first.result);
     uint64_t version = next.result;
-    ck_assert_int_eq(fake_ask(&b, &next, NULL), 0); /* repeated: done once */
+    ck_assert_int_eq(fake_ask(&b, &next, NULL), 0); /* repeated: takes effect once */
     ck_assert_uint_eq(next.result, version);
     fake_close(&a);
     ck_assert_int_eq(fake_open(&a, &hf__backend_file, url, NULL), 0);
@@ -333,7 +334,7 @@ START_TEST(a_reboot_empties_the_table_and_tokens_grow)
     peer_bury(&p);
     ck_assert_int_eq(scratch_count("w"), 1);
     state = state_map();
-    state.head->free_first = 5; /* blocks that were given back */
+    state.head->free_first = 5; /* blocks that were freed */
     state.head->free_count = 1;
     ceiling = state.head->durable_ceiling;
     memset(state.head->boot, 7, sizeof(state.head->boot));
@@ -348,7 +349,7 @@ START_TEST(a_reboot_empties_the_table_and_tokens_grow)
     state_check(&state);
     state_unmap(&state);
     fake_close(&b);
-    a.store->close(a.session, true); /* its state is gone; free what it has */
+    a.store->close(a.session, true); /* its state file was removed; free what it has */
     scratch_remove();
 }
 END_TEST
@@ -380,7 +381,7 @@ START_TEST(a_state_file_that_is_none_is_refused)
     state.head->block_count /= 2;
     state.head->magic ^= 1;
     refused(HF_ECORRUPT, "no state file");
-    state.head->magic = 0; /* no mark: not ours */
+    state.head->magic = 0; /* no mark: not a state file */
     refused(HF_ECORRUPT, "no state file");
     state.head->magic = REGION_MAKING; /* never finished: made anew */
     ck_assert_int_eq(fake_open(&a, &hf__backend_file, url, NULL), 0);
@@ -407,7 +408,7 @@ START_TEST(idle_names_are_given_up_before_the_file_grows)
         takes(&a, &ticket);
         ck_assert_int_eq(fake_withdraw(&a, &ticket), HF_WITHDRAWN);
         struct hf_ticket first = fake_ticket("name-0", HF_MUTEX);
-        takes(&b, &first); /* remembers a record that goes away now and then */
+        takes(&b, &first); /* remembers a record that is freed now and then */
         ck_assert_int_eq(fake_withdraw(&b, &first), HF_WITHDRAWN);
     }
     ck_assert_uint_eq(state.head->block_count, BLOCKS_FIRST);
@@ -489,8 +490,8 @@ START_TEST(a_full_disk_is_an_answer)
 }
 END_TEST
 
-/* What root has made is root's, and good enough for those whom it lets in: no mode= is
- * needed for that. Only root can try it. */
+/* A directory that root made belongs to root and is accepted for every user that may
+ * use it: no mode= is needed for that. Only root can test this. */
 START_TEST(what_belongs_to_root)
 {
     enum { SOMEBODY = 12345 };
@@ -520,7 +521,7 @@ START_TEST(what_belongs_to_root)
 }
 END_TEST
 
-/* A latch that is open has no place that could be told anything. */
+/* An open latch has no entry about which anything could be reported. */
 START_TEST(interest_in_an_open_latch)
 {
     struct hf_ticket ticket = fake_ticket("latch", HF_LATCH);
@@ -537,7 +538,7 @@ START_TEST(interest_in_an_open_latch)
 }
 END_TEST
 
-/* All slots but ours are taken by a lock that somebody holds: us. */
+/* All other sessions have their byte locked, by this process. */
 START_TEST(sessions_run_out)
 {
     struct flock lock = { .l_type = F_WRLCK, .l_start = 1, .l_len = SESSION_COUNT - 1 };

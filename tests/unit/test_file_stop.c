@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The queue layout of the file store when a process is stopped inside the guard, and
- * when one cannot be watched because it is in another pid namespace. */
+/* The queue layout of the file store when a process is stopped while it holds the
+ * guard, and when one cannot be watched because it is in another pid namespace. */
 #include "file_peer.h"
 
 #include "../../src/backends/file/stopped.h"
@@ -32,7 +32,7 @@ static void close_a(void)
     struct hf_request inspect = fake_request(HF_INSPECT, "");
     struct state state = state_map();
 
-    inspect.prefix = true; /* cleans up after the dead */
+    inspect.prefix = true; /* cleans up after dead sessions */
     ck_assert_int_eq(fake_ask(&a, &inspect, NULL), 0);
     ck_assert_uint_eq(a.entry_count, 0);
     fake_close(&a);
@@ -62,7 +62,7 @@ static uint64_t takes(struct fake_host *host, struct hf_ticket *ticket)
 
 static struct hf_ticket quick, slow, waiting, tried, later;
 
-/* One peer waits for "slow", another one stops in the guard. */
+/* One peer waits for "slow", another one is stopped with the guard held. */
 static void freeze(void)
 {
     static struct peer_order order;
@@ -97,7 +97,7 @@ static void frozen_answers(void)
     answer = fake_try(&a, &tried);
     ck_assert_int_eq(answer.code, HF_EUNREACHABLE);
     ck_assert_ptr_nonnull(strstr(answer.why.text, pid));
-    ck_assert_uint_eq(a.count, 0); /* no notice: asking at once would be in vain */
+    ck_assert_uint_eq(a.count, 0); /* no notice: asking again at once would not help */
     later = slow_ticket("new", HF_MUTEX);
     answer = fake_try(&a, &later);
     ck_assert_int_eq(answer.what, FAKE_QUEUED);
@@ -147,7 +147,8 @@ START_TEST(a_stopped_process_that_is_killed_is_repaired)
 }
 END_TEST
 
-/* Our process lives on, so nobody sees us die: the slot says that we are gone. */
+/* This process lives on, so no session sees it die: the state of its session says that
+ * it closed. */
 START_TEST(a_session_closes_though_the_guard_is_busy)
 {
     struct state state;
@@ -169,7 +170,7 @@ START_TEST(a_session_closes_though_the_guard_is_busy)
 }
 END_TEST
 
-/* Whoever is inside is named if he can be, and process 0 is nobody. */
+/* The owner of the guard is named if it is known; process 0 means not known. */
 START_TEST(who_is_stopped_is_named)
 {
     struct hf_request latch = fake_request(HF_LATCH_GET, "latch");
@@ -185,7 +186,7 @@ START_TEST(who_is_stopped_is_named)
                      HF_EUNREACHABLE);
     ck_assert_ptr_nonnull(strstr(why.text, pid));
     ck_assert_ptr_nonnull(strstr(why.text, "is stopped"));
-    state.head->guard_pid = 0; /* as if it had not come to write it down */
+    state.head->guard_pid = 0; /* as if it had not written it yet */
     state.head->guard_space = 0;
     tried = slow_ticket("new", HF_MUTEX);
     tried.flags = HF_TICKET_TRY;
@@ -235,8 +236,9 @@ static bool group_write(const char *group, const char *file, const char *text)
     return done;
 }
 
-/* One of the ways to freeze a group of processes; false if this host has it not. The
- * process is let go before its word is judged: a frozen one cannot even be killed. */
+/* One of the ways to freeze a group of processes; false if this host does not have it.
+ * The process is thawed before the result is judged: a frozen process cannot even be
+ * killed. */
 static bool frozen_in(const char *root, const char *file, const char *freeze,
                       const char *thaw)
 {
@@ -291,7 +293,7 @@ static void be_slow(int signal)
     poll(NULL, 0, SLOW_MS); /* pause: the slowness is the subject */
 }
 
-/* The peer stays in the guard for a while, as if the host gave it no time. */
+/* The peer keeps the guard for a while, as if the host did not run it. */
 static void slow_down(void)
 {
     static struct peer_order order;
@@ -356,7 +358,7 @@ static void *makes_slowly(void *arg)
     return NULL;
 }
 
-/* Whoever makes the state file has it locked meanwhile. */
+/* The process that makes the state file has it locked meanwhile. */
 START_TEST(a_slow_maker_is_waited_for)
 {
     char path[96];
@@ -378,8 +380,8 @@ START_TEST(a_slow_maker_is_waited_for)
 }
 END_TEST
 
-/* Core's back-off would spend most of the time that a try has asleep. And each time it
- * waits at the guard for a whole slice: a shorter one may pass without its turn. */
+/* Core's back-off would spend most of a try's time asleep. And each attempt waits at
+ * the guard for a whole slice: a shorter one may end before it gets the guard. */
 START_TEST(a_try_at_a_slow_guard_is_asked_for_again_at_once)
 {
     struct fake_answer answer;
@@ -409,7 +411,7 @@ START_TEST(a_try_at_a_slow_guard_is_asked_for_again_at_once)
 }
 END_TEST
 
-/* Core forgets a request that it has waited for long enough, and closes any time. */
+/* Core forgets a request that has waited long enough, and may close at any time. */
 START_TEST(a_request_that_is_put_off_can_be_forgotten)
 {
     struct hf_request first = fake_request(HF_LATCH_GET, "latch"),
@@ -476,8 +478,8 @@ START_TEST(a_process_that_cannot_be_watched_is_polled)
 }
 END_TEST
 
-/* A process in between makes the namespace and goes; the peer is the first one
- * inside. */
+/* A process in between makes the namespace and ends; the peer is the first one in
+ * it. */
 static bool peer_start_inside(struct peer *peer)
 {
     int orders[2], pids[2];

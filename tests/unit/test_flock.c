@@ -79,7 +79,7 @@ static int fd_count(void)
     return count;
 }
 
-/* A look at the path counts for microseconds, and for a tick when letting go. */
+/* A look at the path counts for microseconds, and at a release for a tick. */
 static void let_look_age(void)
 {
     int64_t until = hf__wall_us() + HF_LOCKFILE_AGAIN_US;
@@ -215,7 +215,8 @@ START_TEST(flock_wait_withdrawn)
 }
 END_TEST
 
-/* Withdrawing against the grant: whoever is quicker, nobody holds the lock after. */
+/* A withdrawal races with the grant: whichever comes first, no session holds the lock
+ * after. */
 START_TEST(flock_wait_race)
 {
     struct hf_ticket one = try_ticket("x", HF_MUTEX);
@@ -318,7 +319,7 @@ START_TEST(flock_deleted_while_waiting)
     ck_assert_int_eq(attempt(&b, &two), FAKE_QUEUED);
     replace("x");
     take(&c, &three);
-    /* The remains are free now, but they are not the lock any more. */
+    /* The deleted file is unlocked now, but it is not the lock any more. */
     ck_assert_int_eq(fake_withdraw(&a, &one), HF_GONE);
     ck_assert_int_eq(fake_next(&b).what, FAKE_QUEUED);
     fake_withdraw(&c, &three);
@@ -422,7 +423,7 @@ START_TEST(flock_descriptors_run_out)
     few.rlim_cur = (rlim_t)dup(0) + 1;
     close((int)few.rlim_cur - 1);
     ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &few), 0);
-    /* One descriptor is left, and serves one name after the other. */
+    /* One descriptor is left, and serves one name after another. */
     for (int i = 0; i < 20; i++) {
         snprintf(name, sizeof name, "n%d", i);
         struct hf_ticket one = try_ticket(name, HF_MUTEX);

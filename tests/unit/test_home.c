@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The file store's own directory: when it is taken for ours, how it is made, and that
- * nothing is removed from it but what we make ourselves.
+ * The file store's own directory: when a directory counts as such, how it is made, and
+ * that nothing is removed from it but files of the store.
  */
 #include "unit.h"
 
@@ -29,7 +29,7 @@ static void begin(void)
     ck_assert_int_ge(top, 0);
 }
 
-/* A directory of ours, of this mode, with nothing in it. */
+/* An empty directory of this user with this mode. */
 static void begin_home(mode_t mode)
 {
     begin();
@@ -129,7 +129,7 @@ START_TEST(cells_are_seen)
     ck_assert(!hf__file_home_clean(home));
     put("cell.1", "", 0);
     ck_assert(hf__file_home_clean(home));
-    put("zzz", "", 0); /* whatever comes behind it */
+    put("zzz", "", 0); /* whatever follows */
     ck_assert_int_eq(mkfifoat(home, "w1.1", 0600), 0);
     ck_assert(hf__file_home_clean(home));
     ck_assert(is_there("cell.1") && is_there("state"));
@@ -173,7 +173,7 @@ static unsigned mode_now(void)
     return st.st_mode & 07777;
 }
 
-/* Whoever may write the files may make and remove them, too; past the umask. */
+/* Users who may write the files may make and remove them, too; past the umask. */
 START_TEST(modes)
 {
     static const struct {
@@ -196,7 +196,7 @@ START_TEST(modes)
 }
 END_TEST
 
-/* One that is not in use yet gets its mode; one that is keeps it. */
+/* A directory that is not in use yet gets its mode; one in use keeps it. */
 START_TEST(modes_of_one_that_is_there)
 {
     bool made = true;
@@ -247,7 +247,7 @@ START_TEST(what_is_no_directory)
 }
 END_TEST
 
-/* Without a state it is ours if nothing is in it but what we make. */
+/* Without a state file it is the store's if it contains only files of the store. */
 START_TEST(what_holds_files_of_others)
 {
     static const char *const ours[] = { "live", "w1.2", "tmp.3", "cell.x" };
@@ -265,13 +265,13 @@ START_TEST(what_holds_files_of_others)
         ck_assert_int_eq(unlinkat(home, others[i], 0), 0);
     }
     put("notes", "", 0);
-    put("state", "", 0); /* with one it is ours, whatever else is there */
+    put("state", "", 0); /* with one it is the store's, whatever else it contains */
     ck_assert_int_eq(opened(0600, &made, NULL), 0);
     end();
 }
 END_TEST
 
-/* Only root can make what belongs to others. */
+/* Only root can make files of other users. */
 START_TEST(what_belongs_to_others)
 {
     bool made;
@@ -283,17 +283,18 @@ START_TEST(what_belongs_to_others)
     ck_assert_int_eq(opened(0660, &made, NULL), 0); /* shared with a group */
     ck_assert_int_eq(opened(0640, &made, NULL), 0);
     ck_assert_int_eq(opened(0604, &made, NULL), 0);
-    ck_assert_uint_eq(mode_now(), 0755);     /* not ours to change */
-    ck_assert_int_eq(fchmod(top, 01777), 0); /* where everybody could have made it */
+    ck_assert_uint_eq(mode_now(), 0755);     /* not this user's to change */
+    ck_assert_int_eq(fchmod(top, 01777), 0); /* where any user could have made it */
     refused(0660, "belongs to user 12345");
     ck_assert_int_eq(opened(0666, &made, NULL), 0);
-    ck_assert_int_eq(fchown(top, SOMEBODY, (gid_t)-1), 0); /* who owns it all */
+    ck_assert_int_eq(fchown(top, SOMEBODY, (gid_t)-1),
+                     0); /* the owner of the user's directory */
     ck_assert_int_eq(opened(0600, &made, NULL), 0);
     end();
 }
 END_TEST
 
-/* The group of the user's directory is the one to share with. */
+/* The group of the user's directory shares the locks. */
 START_TEST(groups)
 {
     struct stat st;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The mem store alone, behind a fake host: sessions, every kind of lock, leases.
- *
- * Leases are tested on a clock that the test moves. A wait is always for an answer,
- * never for time.
+ * The mem store alone, behind a fake host: sessions, every kind of lock, leases. Leases
+ * are tested on a clock that the test moves. Tests wait for an answer, never for time
+ * to pass.
  */
 #include "memory_space.h"
 
@@ -35,7 +34,7 @@ START_TEST(urls_name_a_space)
     fake_close(y);
     ck_assert_uint_eq(hf__mem_live(), before);
 
-    /* The space is gone with its locks, and its tokens do not come back. */
+    /* The space ended with its locks, and its tokens do not come back. */
     ck_assert_int_eq(fake_open(x, &hf__backend_memory, "mem:", NULL), 0);
     second = fake_ticket("n", HF_MUTEX);
     ck_assert_uint_gt(grant(x, &second), token);
@@ -116,7 +115,7 @@ START_TEST(a_forked_child_touches_nothing_of_its_parent)
     ck_assert_int_eq(waitpid(child, &status, 0), child);
     ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
     ck_assert(fake_quiet(b));
-    ck_assert_uint_eq(b->wakes, 0); /* the eventfd is one, for both processes */
+    ck_assert_uint_eq(b->wakes, 0); /* both processes share the eventfd */
     leave(a, &held);
     fake_expect_grant(b, &waits);
     space_close();
@@ -187,7 +186,7 @@ START_TEST(requests_may_be_repeated)
     queue(b, &waits);
     leave(a, &held);
     ck_assert_int_eq(fake_withdraw(a, &held), HF_GONE);
-    /* The repeat finds the grant before the loop does: it is told once. */
+    /* The repeat finds the grant before the loop does: it is reported once. */
     ck_assert_uint_gt(grant(b, &waits), token);
     ck_assert(fake_quiet(b));
     space_close();
@@ -240,7 +239,9 @@ START_TEST(nobody_overtakes)
     queue(c, &late[1]);
     tries.flags = HF_TICKET_TRY;
     ck_assert_int_eq(fake_try(a, &tries).what, FAKE_BUSY);
-    leave(b, &writer); /* who was behind the writer is in at once, all of them */
+    leave(
+        b,
+        &writer); /* the waiters behind the writer are admitted at once, all of them */
     fake_expect_grant(c, &late[0]);
     fake_expect_grant(c, &late[1]);
 
@@ -408,7 +409,7 @@ START_TEST(renewal_keeps_a_lease)
         ck_assert_int_eq(fake_renew(a, &held, HF_RENEW), HF_RENEWED);
         ck_assert(fake_quiet(b));
     }
-    held.ttl_ns = SECOND / 2; /* shorter: who waits must hear of it */
+    held.ttl_ns = SECOND / 2; /* shorter: the waiters must hear of it */
     ck_assert_int_eq(fake_renew(a, &held, HF_RENEW), HF_RENEWED);
     ck_assert(fake_quiet(b));
     false_clock.now_ns += SECOND / 2;
@@ -432,11 +433,11 @@ START_TEST(the_alarm_follows_the_queue)
     grant(a, &held);
     queue(b, &second);
     queue(c, &third);
-    leave(a, &held); /* c now waits for a lease that was not there when it came */
+    leave(a, &held); /* c now waits for a lease that began after it came */
     fake_expect_grant(b, &second);
     ck_assert(fake_quiet(c));
     queue(a, &fourth);
-    leave(c, &third); /* and now a is the first in line */
+    leave(c, &third); /* and now a is the first waiter */
     ck_assert(fake_quiet(a));
     queue(c, &fifth);
     false_clock.now_ns += 5 * SECOND;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The mem store alone: what is asked of it beside places in queues. Evict, revoke,
- * adopt, downgrade; latches and cells; reports.
+ * The mem store alone: requests. Evict, revoke, adopt, downgrade; latches and cells;
+ * reports.
  */
 #include "memory_space.h"
 
@@ -235,7 +235,7 @@ START_TEST(counting_down_is_done_once)
     ck_assert_int_eq(fake_ask(b, &down, NULL), 0);
     ck_assert_uint_eq(down.result, 99);
     latch(a, HF_LATCH_DOWN, 100);
-    latch(a, HF_LATCH_SET, 7); /* not even from a latch that came after */
+    latch(a, HF_LATCH_SET, 7); /* not even of a latch that was set afterwards */
     ck_assert_int_eq(fake_ask(b, &down, NULL), 0);
     ck_assert_uint_eq(latch(a, HF_LATCH_GET, 0), 7);
     space_close();
@@ -327,7 +327,7 @@ START_TEST(a_report_shows_who_holds_and_waits)
         ck_assert_uint_eq(e[i].entry.token, 0);
     }
     ck_assert_int_eq(e[1].entry.kind, HF_READ);
-    false_clock.now_ns += 5 * SECOND; /* looking ends the lease */
+    false_clock.now_ns += 5 * SECOND; /* inspecting ends the lease */
     ck_assert_int_eq(fake_ask(c, &request, NULL), 0);
     ck_assert_uint_eq(c->entry_count, 2);
     ck_assert_int_eq(e[0].entry.role, HF_HOLDER);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The mem store alone, under strain: many names, no memory, random steps beside a model
- * of queues, and two threads that fight for one lock.
+ * The mem store alone, under load: many names, no memory, random steps compared with a
+ * model of queues, and two threads that compete for one lock.
  */
 #include "memory_space.h"
 
@@ -136,7 +136,7 @@ static void player_granted(int player, uint64_t token)
     players[player].token = token;
 }
 
-/* Who fits is in, and numbers grow along the queue. */
+/* Tickets that fit are admitted, and tokens grow along the queue. */
 static void player_check(int name, int player, int before)
 {
     ck_assert_int_eq(players[player].held, model_in(name, player));

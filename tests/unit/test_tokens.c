@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The token counter of a flock directory: numbers that grow over all who use it, a file
- * that is damaged, and who removes it.
+ * The token counter of a flock directory: numbers that grow for all its users, a file
+ * that is damaged, and which process removes it.
  */
 #include "unit.h"
 
@@ -124,7 +124,7 @@ START_TEST(what_is_damaged)
 }
 END_TEST
 
-/* Made, and no further: a crash came between. */
+/* Made but not filled: a crash came between. */
 START_TEST(what_is_empty)
 {
     begin();
@@ -185,7 +185,7 @@ START_TEST(removed_by_who_only_looked)
     begin();
     ck_assert_int_eq(hf__file_tokens_open(&one, top, 0600, NULL), 0);
     ck_assert_int_eq(hf__file_tokens_open(&two, top, 0600, NULL), 0);
-    hf__file_tokens_remove_unused(&one, top); /* another one has it open */
+    hf__file_tokens_remove_unused(&one, top); /* another process has it open */
     ck_assert(is_there());
     hf__file_tokens_done(&two);
     hf__file_tokens_remove_unused(&one, top);
@@ -200,7 +200,7 @@ START_TEST(removed_by_who_only_looked)
 }
 END_TEST
 
-/* A file that came into its place is another one. */
+/* A file that replaced it is another one. */
 START_TEST(not_what_came_in_its_place)
 {
     char other[128];
