@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The fake host of fake_host.h. What core would act on, this one writes down; what core
- * relies on, this one asserts: answers come on the session's own thread, inside a call
- * to the store, and nothing stays in the loop when a session is closed.
+ * The fake host of fake_host.h. It records what core would act on, and asserts what
+ * core relies on: answers come on the session's own thread, inside a call to the store,
+ * and nothing stays in the loop when a session is closed.
  */
 #include "fake_host.h"
 
@@ -438,7 +438,7 @@ static bool is_wanted(const struct fake_answer *answer, const void *about,
     return what ? answer->what == what : answer->what <= FAKE_FAILED;
 }
 
-/* The answer that a call asked for may stand behind older ones: those stay. `what`
+/* The answer that a call asked for may come after older ones: those stay. `what`
  * FAKE_NOTHING: any answer to an attempt. */
 static struct fake_answer answer_to(struct fake_host *fake, const void *about,
                                     enum fake_what what)

@@ -81,7 +81,7 @@ struct fake_host {
     uint64_t capabilities;
     struct fake_clock *clock;
     pthread_t thread;
-    unsigned calls; /* how deep we are inside the store */
+    unsigned calls; /* how many calls of the store are under way */
     struct fake_answer answers[FAKE_MAX];
     size_t first, count;
     struct fake_entry *entries; /* of the last inspect */
@@ -91,16 +91,16 @@ struct fake_host {
     char cell[HF_CELL_MAX + 1]; /* of the last cell get */
     size_t cell_len;
     struct fake_watch watches[FAKE_SLOTS]; /* callback NULL: free */
-    char reason[256];                      /* the last one that was told */
+    char reason[256];                      /* the last one that was reported */
     unsigned reason_count, progress_count;
     unsigned wakes; /* how often a descriptor was ready */
     struct hf_timer *timers[FAKE_SLOTS];
 };
 
-extern const char *fake_program; /* what sessions are told to be part of */
+extern const char *fake_program; /* the program that sessions see */
 
-/* Opens a session. `clock` NULL: the real one. 0 or what open() said; after an error
- * nothing is left to close. */
+/* Opens a session. `clock` NULL: the real one. 0 or the result of open(); after an
+ * error there is nothing to close. */
 int fake_open(struct fake_host *fake, const struct hf_backend *store, const char *url,
               struct fake_clock *clock);
 int fake_open_why(struct fake_host *fake, const struct hf_backend *store,
@@ -128,14 +128,14 @@ enum hf_renewal fake_renew(struct fake_host *fake, struct hf_ticket *ticket,
                            enum hf_renew_mode mode);
 int fake_ask(struct fake_host *fake, struct hf_request *request, hf_error *why);
 
-/* One turn of the loop: the timers that are due, then what is ready within
+/* One pass of the loop: the timers that are due, then what is ready within
  * `timeout_ms`. */
 void fake_turn(struct fake_host *fake, int timeout_ms);
 
-/* The oldest answer; turns the loop until there is one, for ten seconds at most. */
+/* The oldest answer; runs the loop until there is one, for ten seconds at most. */
 struct fake_answer fake_next(struct fake_host *fake);
 
-/* True if there is no answer, and a turn of the loop brings none. */
+/* True if there is no answer, and a pass of the loop brings none. */
 bool fake_quiet(struct fake_host *fake);
 
 /* The next answer is a grant of, or an event about, this ticket. */

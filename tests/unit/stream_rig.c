@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The rig of stream_rig.h. Everything happens on the test's own thread: the peer is a
- * socket that the test reads and writes between two turns of the loop.
+ * socket that the test reads and writes between two passes of the loop.
  */
 #include "stream_rig.h"
 
@@ -248,7 +248,7 @@ void rig_close_peer(struct rig *rig)
     rig->peer = -1;
 }
 
-/* The thread that looked a name up may still be about to let go of its half. */
+/* The thread of a lookup may still be about to drop its half. */
 static void settle(const struct rig *rig)
 {
     for (int i = 0; i < 2000; i++) {

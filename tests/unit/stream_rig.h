@@ -34,8 +34,8 @@ struct rig {
 
     unsigned opened, readable, broken;
     hf_error why; /* of the last `broken` */
-    bool inside;  /* a call that must not call back is under way */
-    bool greedy;  /* leave the input where it is */
+    bool inside;  /* inside a call that must not call back */
+    bool greedy;  /* do not consume the input */
     char *got;    /* what came in, if not greedy */
     size_t got_len, got_size;
     void (*then)(struct rig *rig); /* called at the end of the next callback, once */
@@ -62,12 +62,12 @@ void rig_close_peer(struct rig *rig);
 
 unsigned rig_count_fds(void);
 
-/* Connections that nobody accepts, until the backlog of the listener is full and a
+/* Connections that are not accepted, until the backlog of the listener is full and a
  * further one hangs. */
 enum { RIG_FILLERS = 16 };
 void rig_fill_backlog(int listener, int fillers[RIG_FILLERS]);
 
-/* Turns the loop until the condition holds. */
+/* Runs the loop until the condition holds. */
 #define RIG_WAIT(rig, condition)                                                       \
     do {                                                                               \
         unsigned rig_turns = 0;                                                        \

@@ -2,12 +2,12 @@
 /*
  * The admission rule: a table, and a simulation of queues.
  *
- * In the simulation tickets come, leave and are downgraded at random. A ticket that is
- * not in sleeps, and is looked at again only when what the answer told it to watch has
- * changed. After every step the queue is judged by a second description of the rule,
- * written pair by pair: no conflict among those inside, nobody in past a conflicting
- * ticket ahead, nobody asleep who could be in. With the watching rule weakened the same
- * simulation has to find sleepers, or it would prove nothing.
+ * In the simulation tickets come, leave and are downgraded at random. A waiting ticket
+ * is checked again only when what the rule told it to watch has changed. After every
+ * step the queue is judged by a second description of the rule, written pair by pair:
+ * no conflict among the admitted, no ticket admitted past a conflicting one ahead, no
+ * ticket waiting that could be admitted. With the watching rule weakened the same
+ * simulation has to find such waiters, or it would prove nothing.
  */
 #include "unit.h"
 
@@ -102,7 +102,7 @@ struct place {
     uint32_t id; /* never used twice */
     int32_t kind;
     uint32_t permits;
-    enum hf_watch answer; /* when it was last looked at */
+    enum hf_watch answer; /* when it was last checked */
     uint32_t watched;     /* id, for HF_WATCH_PREVIOUS and HF_WATCH_WRITER */
 };
 
@@ -156,7 +156,8 @@ static void look(struct sim *sim, int index)
         sim->admitted++;
 }
 
-/* Ticket `id` has left, or is another kind now: whoever watches it looks again. */
+/* Ticket `id` has left, or changed its kind: the tickets that watch it are checked
+ * again. */
 static void changed(struct sim *sim, uint32_t id)
 {
     for (int i = 0; i < sim->count; i++) {
@@ -236,7 +237,7 @@ static void judge(struct sim *sim)
     for (int i = 0; i < sim->count; i++) {
         bool may = may_be_in(sim, i);
         bool in = sim->queue[i].answer == HF_IN;
-        UNIT_ASSERT(may || !in); /* nobody is in past a conflicting ticket */
+        UNIT_ASSERT(may || !in); /* no ticket is admitted past a conflicting one */
         sim->sleepers += may && !in;
     }
 }
@@ -294,7 +295,7 @@ START_TEST(nobody_sleeps_on_permits)
 }
 END_TEST
 
-/* The same with one rule weakened. If these stay clean the simulation sees nothing. */
+/* The same with one rule weakened. If these pass the simulation detects nothing. */
 START_TEST(weaker_watches_leave_sleepers)
 {
     struct sim permits = { .kinds = permit_kinds,

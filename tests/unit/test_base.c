@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Errors, memory, clock, random bytes, fork mark and list.
- *
- * Tests that look at a forked child read its answer from a shared page after waitpid(),
- * or over pipes where both sides have to take turns.
+ * Errors, memory, clock, random bytes, fork mark and list. Tests that check a forked
+ * child read its answer from a shared page after waitpid(), or over pipes where parent
+ * and child alternate.
  */
 #include "unit.h"
 
@@ -102,7 +101,7 @@ START_TEST(error_text_is_one_line)
 }
 END_TEST
 
-/* Whatever the place of the cut, no half character stays behind. */
+/* Wherever the text is cut, no half character is left. */
 START_TEST(error_cut_keeps_whole_characters)
 {
     static const char *const chars[] = { "\xC3\xA4", "\xE2\x82\xAC",
@@ -263,7 +262,8 @@ static int64_t read_number(int fd)
     return number;
 }
 
-/* The child says its time, waits until the parent moved it, and says it again. */
+/* The child reports its time, waits until the parent has moved it, and reports it
+ * again. */
 static void clock_child(const char *path, int from, int to)
 {
     char go;
@@ -329,7 +329,7 @@ START_TEST(fork_mark_stays_in_its_process)
 }
 END_TEST
 
-/* marks[0] parent, [1] child, [2] grandchild; each looks at the one before it. */
+/* marks[0] parent, [1] child, [2] grandchild; each checks the one before it. */
 static void mark_generation(volatile uint64_t *marks, int level)
 {
     if (!hf__forked(marks[level - 1]))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A blocking call on a thread of its own: it returns, and it can be broken off, also
+/* A blocking call on a thread of its own: it returns, and it can be cancelled, also
  * where no descriptor is left. */
 #include "unit.h"
 
@@ -81,7 +81,7 @@ static void descriptors_limit(rlim_t count)
     setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-/* Exit status 0: whatever could not be had was said with a code. */
+/* Exit status 0: each call that could not be made failed with a code. */
 static void break_without_descriptors(void)
 {
     struct hf_blocker blocker = { 0 };
@@ -105,8 +105,9 @@ static void break_without_descriptors(void)
     _exit(0);
 }
 
-/* The C library needs a descriptor for its first pthread_cancel(), and ends the program
- * if there is none. Nobody has cancelled before: every test has a fresh process. */
+/* The C library needs a descriptor for its first pthread_cancel(), and aborts the
+ * program if there is none. Every test has a new process, so no thread was cancelled
+ * before. */
 START_TEST(blocker_without_descriptors)
 {
     int status = 0;

@@ -10,7 +10,7 @@
 #include "../../src/base/text.h"
 #include "../../src/kit/names.h"
 
-#ifdef __SANITIZE_THREAD__ /* which finds nothing here, in half a minute */
+#ifdef __SANITIZE_THREAD__ /* which finds nothing here, and takes half a minute */
 #define MANY 100000
 #else
 #define MANY 1000000
@@ -142,8 +142,8 @@ static size_t name_make(uint64_t *random, uint32_t i, char *name)
     return len + digits;
 }
 
-/* Plain conditions instead of assertions from here on: each of those writes a line to a
- * pipe, and there are millions. */
+/* Plain conditions instead of assertions from here on: each assertion writes a line to
+ * a pipe, and there are millions. */
 static bool file_right(const char *name, size_t len, const char *file)
 {
     char back[LONGEST + 1];

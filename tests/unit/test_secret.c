@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Passwords from the URL, a file or the environment, and every way to get it wrong. */
+/* Passwords from the URL, a file or the environment, and every wrong form. */
 #include "../../src/kit/secret.h"
 
 #include "../../src/base/mem.h"
@@ -29,7 +29,8 @@ static int find(const char *text)
     return rc;
 }
 
-/* Refused with these words, nothing of a password in them, and nothing left behind. */
+/* Refused with this message, without any part of a password in it, and nothing left in
+ * the buffer. */
 static void expect_refused(const char *text, const char *words)
 {
     ck_assert_int_eq(find(text), HF_EURL);
@@ -134,7 +135,7 @@ static void *write_line(void *arg)
     return done == 7 ? arg : NULL;
 }
 
-/* As a shell's <(...) gives it, whoever may read it. */
+/* As a shell's <(...) gives it, whatever its permissions. */
 START_TEST(pipe_will_do)
 {
     pthread_t writer;

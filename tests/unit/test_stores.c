@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Promises of the stores in one process, mem and file, through the library as a whole,
- * on a clock that the test moves. What is here is small, and no other test noticed it.
+ * on a clock that the test moves. These are small cases that no other test covers.
  */
 #include "unit.h"
 
@@ -23,7 +23,7 @@
 #define EVENTUALLY(condition)                                                          \
     do {                                                                               \
         for (int looks_ = 0; !(condition) && looks_ < 10000; looks_++)                 \
-            poll(NULL, 0, 1); /* pause: between two looks */                           \
+            poll(NULL, 0, 1); /* pause: between two checks */                          \
         ck_assert_msg((condition), "%s", #condition);                                  \
     } while (0)
 
@@ -114,7 +114,7 @@ START_TEST(a_lock_is_no_latch)
 }
 END_TEST
 
-/* The number of the stripe comes behind the name, and there has to be room for it. */
+/* The number of the stripe is appended to the name, and there must be room for it. */
 START_TEST(the_name_of_a_striped_lock_leaves_room)
 {
     char name[HF_NAME_MAX + 1];
@@ -225,7 +225,7 @@ END_TEST
 
 /* ---- Tokens ---------------------------------------------------------------------- */
 
-/* A hold that was handed on within its client is adopted under the token of now. */
+/* A hold that was handed off within its client is adopted under its present token. */
 START_TEST(adopted_after_a_hand_off)
 {
     char id[HF_ID_MAX];
@@ -270,7 +270,7 @@ static int adopt(hf_client *client, const char *id)
     return rc;
 }
 
-/* Adoption that has no memory says so, and leaves the hold where it was. */
+/* An adoption without memory says so, and leaves the hold where it was. */
 START_TEST(adoption_without_memory)
 {
     char id[HF_ID_MAX];
@@ -297,7 +297,7 @@ START_TEST(adoption_without_memory)
 }
 END_TEST
 
-/* A name that finds no room is not taken for another one. */
+/* A name that finds no room is not mistaken for another one. */
 START_TEST(a_long_name_without_memory)
 {
     hf_want want = hf_mutex("a name that is longer than what a claim has room for");
@@ -322,7 +322,7 @@ START_TEST(a_long_name_without_memory)
 }
 END_TEST
 
-/* Nor is half a look an answer. */
+/* Nor is half a report an answer. */
 START_TEST(a_look_without_memory)
 {
     hf_report *report = NULL;

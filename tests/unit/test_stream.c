@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Streams that are open: what goes in and out, what happens when the peer leaves, stops
- * reading or says too much, and what callbacks may do. The peer is a real socket.
+ * Streams that are open: input and output, what happens when the peer closes, stops
+ * reading or sends too much, and what callbacks may do. The peer is a real socket.
  */
 #include "stream_rig.h"
 
@@ -97,7 +97,7 @@ START_TEST(ipv6_talks)
 }
 END_TEST
 
-/* What was written goes out at flush and not before, all of it at once. */
+/* What was written is sent by flush and not before, all of it at once. */
 START_TEST(output_is_gathered)
 {
     struct rig rig;
@@ -185,7 +185,8 @@ START_TEST(large_input)
 }
 END_TEST
 
-/* The user takes one message of many at a time, so the buffer has to move along. */
+/* The user consumes one message of many at a time, so the buffer has to move its
+ * contents. */
 START_TEST(input_in_uneven_bites)
 {
     struct rig rig;
@@ -334,8 +335,8 @@ START_TEST(peer_resets)
 }
 END_TEST
 
-/* Writing to a peer that has gone: no signal, no callback inside, and what the peer had
- * said before it left still comes. */
+/* Writing to a peer that has closed: no signal, no callback inside the call, and what
+ * the peer had sent before still arrives. */
 static void writes_after_the_end(const char *address)
 {
     struct rig rig;
@@ -493,7 +494,7 @@ START_TEST(pump_needs_no_loop)
 }
 END_TEST
 
-/* What cannot be sent yet stays, and that is no failure. */
+/* What cannot be sent yet stays in the buffer, and that is no error. */
 START_TEST(flush_without_a_connection)
 {
     struct rig rig;
@@ -518,7 +519,7 @@ static int refuse_fd(struct hf_host *host, int fd, uint32_t events, hf_fd_cb *ca
     return HF_ENOMEM;
 }
 
-/* The loop takes the socket no more when it has to be watched for room, too. */
+/* The loop refuses the socket when it has to be watched for output, too. */
 START_TEST(a_socket_that_cannot_be_watched)
 {
     struct rig rig;
@@ -540,7 +541,7 @@ START_TEST(a_socket_that_cannot_be_watched)
 }
 END_TEST
 
-/* The settings are the stream's own: the caller's may change or go. */
+/* The stream has its own copy of the settings: the caller's may change or be freed. */
 START_TEST(settings_are_copied)
 {
     struct rig rig;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Opening streams: peers that refuse or never answer, several addresses, names that are
- * slow or unknown, and giving up at any moment. Names under .test are answered by a
- * getaddrinfo of our own, which stands in for the system's.
+ * slow or unknown, and closing at any moment. The test's own getaddrinfo, which
+ * replaces the system's, answers for names under .test.
  */
 #include "stream_rig.h"
 
@@ -58,7 +58,7 @@ int getaddrinfo(const char *host, const char *service, const struct addrinfo *hi
     return real(host, service, hints, ret);
 }
 
-/* A listener at 127.0.0.1 that the stream looks for under a name. */
+/* A listener at 127.0.0.1 that the stream connects to by name. */
 static void listen_as(struct rig *rig, const char *name)
 {
     rig_listen(rig, "127.0.0.1");
@@ -116,7 +116,7 @@ START_TEST(refused_in_pump)
 }
 END_TEST
 
-/* A peer that neither accepts nor refuses; time is the test's own. */
+/* A peer that neither accepts nor refuses; the test moves the time. */
 START_TEST(silent_peer_meets_the_deadline)
 {
     struct fake_clock clock = { HF_NS_PER_S };
@@ -209,7 +209,7 @@ static int listen_beside(const struct rig *rig)
     return fd;
 }
 
-/* A silent address gets its share of the time and no more. */
+/* An unresponsive address gets its share of the time and no more. */
 START_TEST(silent_address_is_left)
 {
     struct fake_clock clock = { HF_NS_PER_S };
@@ -232,7 +232,7 @@ START_TEST(silent_address_is_left)
 }
 END_TEST
 
-/* The peer that broke off is not the one to ask first. */
+/* The address of the peer that closed is not the first to be tried again. */
 START_TEST(next_opening_takes_the_next_address)
 {
     struct rig rig;
@@ -253,8 +253,8 @@ START_TEST(next_opening_takes_the_next_address)
 }
 END_TEST
 
-/* A slow name: the deadline ends the opening, not the question, and the next opening
- * takes the question over. */
+/* A slow name: the deadline ends the opening, not the lookup, and the next opening
+ * takes the lookup over. */
 START_TEST(slow_name_is_asked_once)
 {
     struct fake_clock clock = { HF_NS_PER_S };
@@ -315,7 +315,7 @@ END_TEST
 
 /* ---- Giving up, failing ---------------------------------------------------------- */
 
-/* Closed in every state, again and again: rig_done() sees what is left behind. */
+/* Closed in every state, again and again: rig_done() checks what is left. */
 START_TEST(close_at_any_moment)
 {
     struct rig rig;

@@ -122,7 +122,7 @@ START_TEST(clean_any_byte_anywhere)
 }
 END_TEST
 
-/* One code point by the book: value, then shortest form, then the ranges. */
+/* One code point by the definition: value, then shortest form, then the ranges. */
 static size_t reference_char(const unsigned char *at, size_t left)
 {
     static const uint32_t smallest[] = { 0, 0, 0x80, 0x800, 0x10000 };
@@ -238,7 +238,7 @@ START_TEST(hash_never_changes)
 }
 END_TEST
 
-/* No byte, and no place, may be left out; nothing beyond the length counts. */
+/* Every byte at every position counts; nothing beyond the length does. */
 START_TEST(hash_sees_every_byte)
 {
     char text[40];
@@ -264,8 +264,8 @@ static int hash_compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* 100,000 alike names: about one pair meets by chance, and 1,024 buckets (by low bits,
- * and by high bits) get about 98 each, with a deviation of 10. */
+/* 100,000 similar names: about one pair collides by chance, and 1,024 buckets (by low
+ * bits, and by high bits) get about 98 each, with a deviation of 10. */
 static void hash_spread(const char *format)
 {
     enum { COUNT = 100000, BUCKETS = 1024 };

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * TLS against a real redis-server, with certificates that tls_certs.sh makes: the good
- * ones are accepted and each bad one is refused with its own sentence. The servers are
- * private to a test: a port of their own, no files, and they die with it.
- *
- * Skipped where redis-server or openssl is not there, or the build has no TLS.
+ * ones are accepted and each bad one is refused with its own message. The servers are
+ * private to a test: a port of their own, no files, and they end with it. Skipped where
+ * redis-server or openssl is missing, or the build has no TLS.
  */
 #include "stream_rig.h"
 
@@ -35,8 +34,9 @@ static const char *path_of(const char *file)
 
 static pid_t server;
 
-/* Below the ports of outgoing connections: one that nobody listens at could otherwise
- * connect to itself. It may still be taken before the server has it. */
+/* Below the ports of outgoing connections: a connection to one of those without a
+ * listener could connect to itself. Another process may still take it before the server
+ * does. */
 static uint16_t next_port(void)
 {
     static unsigned next;
@@ -93,7 +93,7 @@ static bool server_try(const char *cert, const char *key, const char *clients,
     for (int i = 0; !answers(port); i++) {
         ck_assert_msg(i < 12000, "the server with %s does not start", cert);
         if (waitpid(server, NULL, WNOHANG) != 0)
-            return false; /* another one has its port */
+            return false; /* another process has its port */
         poll(NULL, 0, 5);
     }
     return true;
@@ -154,7 +154,7 @@ static void expect_pong(struct rig *rig)
 }
 
 /* Refused: before `opened`, or with the first read, where TLS 1.3 lets the client go on
- * unheard. No byte of the server's has come through. */
+ * without an answer. No byte of the server has come through. */
 static void expect_refused(struct rig *rig, const char *words)
 {
     rig_new(rig);
@@ -169,7 +169,7 @@ static void expect_refused(struct rig *rig, const char *words)
     tls_done(rig);
 }
 
-/* As above, and it was the client who refused: it never came to `opened`. */
+/* As above, and the client refused: `opened` was never called. */
 static void expect_distrust(struct rig *rig, const char *words)
 {
     char sentence[HF_NAME_MAX];
@@ -288,7 +288,7 @@ START_TEST(bad_certificates_are_refused)
 }
 END_TEST
 
-/* Our own CA is not the system's. */
+/* The test's CA is not one of the system's. */
 START_TEST(system_store_is_the_default)
 {
     struct rig rig;

@@ -98,7 +98,7 @@ static const struct {
     { "file:/a,b?k=c,d", "file||||0|/a,b|k=c,d" },
 };
 
-/* What a message must not show: "secret" stands wherever a secret could. */
+/* What a message must not show: "secret" is wherever a secret could be. */
 static const char *const bad[] = {
     "",
     ":",

@@ -39,8 +39,8 @@ static inline int unit_run(const char *name, const TTest *const *tests, size_t c
         return unit_run(name, tests, sizeof tests / sizeof tests[0]);                  \
     }
 
-/* As ck_assert, but free of charge while it holds; check reports each assertion to the
- * parent process, which is too dear for a loop of many thousand turns. */
+/* As ck_assert, but it costs nothing while it holds; check reports each assertion to
+ * the parent process, which is too slow in a loop of many thousand passes. */
 #define UNIT_ASSERT(condition)                                                         \
     ((condition) ? (void)0 : ck_abort_msg("%s does not hold", #condition))
 

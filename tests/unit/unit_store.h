@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What a store that is a script of a test leaves out, if its session is nothing but its
- * host. */
+/* The functions that a scripted store of a test leaves out, if its session is nothing
+ * but its host. */
 #ifndef HF_TESTS_UNIT_STORE_H
 #define HF_TESTS_UNIT_STORE_H
 
