@@ -263,7 +263,7 @@ static const int32_t rw_kinds[] = { HF_READ, HF_READ, HF_WRITE };
 static const int32_t permit_kinds[] = { HF_PERMITS };
 static const int32_t expiring_kinds[] = { HF_EXPIRING };
 
-START_TEST(nobody_sleeps_on_a_mutex)
+START_TEST(no_ticket_sleeps_on_a_mutex)
 {
     struct sim sim = { .kinds = mutex_kinds, .kind_count = 3, .limit = 1 };
     simulate(&sim);
@@ -271,7 +271,7 @@ START_TEST(nobody_sleeps_on_a_mutex)
 }
 END_TEST
 
-START_TEST(nobody_sleeps_on_read_write)
+START_TEST(no_ticket_sleeps_on_read_write)
 {
     struct sim sim = { .kinds = rw_kinds, .kind_count = 3, .limit = 1 };
     simulate(&sim);
@@ -279,7 +279,7 @@ START_TEST(nobody_sleeps_on_read_write)
 }
 END_TEST
 
-START_TEST(nobody_sleeps_on_permits)
+START_TEST(no_ticket_sleeps_on_permits)
 {
     for (uint32_t limit = 1; limit <= 5; limit++) {
         struct sim weighted = { .kinds = permit_kinds,
@@ -323,5 +323,5 @@ START_TEST(weaker_watches_leave_sleepers)
 END_TEST
 
 UNIT_MAIN("admit", admit_table, tally_counts_by_kind, families,
-          nobody_sleeps_on_a_mutex, nobody_sleeps_on_read_write,
-          nobody_sleeps_on_permits, weaker_watches_leave_sleepers)
+          no_ticket_sleeps_on_a_mutex, no_ticket_sleeps_on_read_write,
+          no_ticket_sleeps_on_permits, weaker_watches_leave_sleepers)

@@ -211,7 +211,7 @@ END_TEST
 
 /* A session that woke the old session has a descriptor of its FIFO; it must not swallow
  * a wake-up for the new session with that number. */
-START_TEST(a_slot_that_is_used_again_is_woken)
+START_TEST(a_reused_session_is_woken)
 {
     struct hf_ticket mine;
     struct state state;
@@ -290,7 +290,7 @@ END_TEST
 
 /* One session has more entries than there are sessions; the other holder is watched
  * too. */
-START_TEST(many_places_of_one_holder_hide_nobody)
+START_TEST(many_entries_of_one_holder_hide_no_other)
 {
     static struct hf_ticket mine[SESSION_COUNT + 10];
     struct hf_ticket waits = fake_permits("s", HF_PERMITS, 1, SESSION_COUNT + 11);
@@ -574,10 +574,10 @@ int main(void)
         &every_holder_of_a_semaphore_is_watched,
         &who_moves_up_watches_the_holder,
         &a_pid_that_is_used_again_is_not_the_holder,
-        &a_slot_that_is_used_again_is_woken,
+        &a_reused_session_is_woken,
         &a_forked_child_keeps_nothing_alive,
         &a_holder_that_runs_another_program_lets_go,
-        &many_places_of_one_holder_hide_nobody,
+        &many_entries_of_one_holder_hide_no_other,
         &a_live_file_that_was_removed_is_noticed,
         &a_child_that_closes_leaves_its_parent_alone,
         &a_death_at_every_step_of_the_repair,

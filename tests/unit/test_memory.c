@@ -221,7 +221,7 @@ START_TEST(kinds_meet_as_they_should)
 }
 END_TEST
 
-START_TEST(nobody_overtakes)
+START_TEST(no_waiter_is_overtaken)
 {
     struct hf_ticket reader = fake_ticket("rw", HF_READ);
     struct hf_ticket writer = fake_ticket("rw", HF_WRITE);
@@ -363,7 +363,7 @@ END_TEST
 
 /* ---- Leases ---------------------------------------------------------------------- */
 
-START_TEST(a_lease_ends_when_somebody_looks)
+START_TEST(a_lease_ends_when_it_is_checked)
 {
     struct hf_ticket held = leased("n", HF_MUTEX, 10 * SECOND);
     struct hf_ticket waits = leased("n", HF_MUTEX, 3 * SECOND);
@@ -474,8 +474,8 @@ UNIT_MAIN("memory", urls_name_a_space, close_lets_the_next_in,
           detached_holds_stay_for_their_lease,
           a_forked_child_touches_nothing_of_its_parent, mutex_goes_from_one_to_the_next,
           own_tickets_are_told_in_the_call, requests_may_be_repeated,
-          kinds_meet_as_they_should, nobody_overtakes, permits_add_up,
+          kinds_meet_as_they_should, no_waiter_is_overtaken, permits_add_up,
           a_name_is_used_as_one_thing, a_grant_reserves_numbers,
-          forgotten_tickets_hear_nothing, a_lease_ends_when_somebody_looks,
+          forgotten_tickets_hear_nothing, a_lease_ends_when_it_is_checked,
           renewal_keeps_a_lease, the_alarm_follows_the_queue,
           one_timer_serves_all_that_wait)

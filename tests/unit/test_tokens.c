@@ -201,7 +201,7 @@ START_TEST(removed_by_who_only_looked)
 END_TEST
 
 /* A file that replaced it is another one. */
-START_TEST(not_what_came_in_its_place)
+START_TEST(not_the_file_that_replaced_it)
 {
     char other[128];
     begin();
@@ -217,4 +217,4 @@ END_TEST
 
 UNIT_MAIN("tokens", numbers_grow_over_all, numbers_have_an_end, what_is_damaged,
           what_is_empty, no_room, what_belongs_to_others, removed_by_who_only_looked,
-          not_what_came_in_its_place)
+          not_the_file_that_replaced_it)
