@@ -75,8 +75,8 @@ void hf__free(void *memory)
 
 size_t hf__mem_live(void)
 {
-    uint64_t gone = atomic_load_explicit(&ended, memory_order_relaxed);
-    return (size_t)(atomic_load_explicit(&asked, memory_order_relaxed) - gone);
+    uint64_t not_live = atomic_load_explicit(&ended, memory_order_relaxed);
+    return (size_t)(atomic_load_explicit(&asked, memory_order_relaxed) - not_live);
 }
 
 uint64_t hf__mem_count(void)

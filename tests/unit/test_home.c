@@ -319,11 +319,11 @@ START_TEST(removed)
     begin_home(0700);
     put("state", "", 0);
     hf__file_home_remove(top);
-    ck_assert(is_there("state") && !hf__file_home_gone(home)); /* in use */
+    ck_assert(is_there("state") && !hf__file_home_removed(home)); /* in use */
     ck_assert_int_eq(unlinkat(home, "state", 0), 0);
     hf__file_home_remove(top);
-    ck_assert(hf__file_home_gone(home));
-    ck_assert(!hf__file_home_gone(-1));
+    ck_assert(hf__file_home_removed(home));
+    ck_assert(!hf__file_home_removed(-1));
     end();
 }
 END_TEST

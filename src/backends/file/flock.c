@@ -277,11 +277,11 @@ static void flock_withdraw(void *session, struct hf_ticket *ticket)
     struct session *s = session;
     struct lockfile *file = ticket_file(ticket);
     bool held = file && ticket->store[STORE_TOKEN];
-    bool gone = !file || (held && !hf__file_lockfile_still(&s->files, file));
+    bool lost = !file || (held && !hf__file_lockfile_still(&s->files, file));
 
     if (file)
         ticket_drop(s, ticket);
-    s->host->ops->withdrawn(s->host, ticket, gone ? HF_GONE : HF_WITHDRAWN);
+    s->host->ops->withdrawn(s->host, ticket, lost ? HF_GONE : HF_WITHDRAWN);
 }
 
 /* ---- The rest ------------------------------------------------------------------- */

@@ -315,15 +315,15 @@ int hf__file_home_open(int top_fd, mode_t mode, int *ret_fd, bool *ret_made,
             *ret_fd = fd;
             return 0;
         }
-        bool gone = hf__file_home_gone(fd);
+        bool removed = hf__file_home_removed(fd);
         close(fd);
-        if (!gone)
+        if (!removed)
             return rc;
     }
     return hf__fail(why, HF_ESYSTEM, "'" HF_HOME "' is removed again and again");
 }
 
-bool hf__file_home_gone(int home_fd)
+bool hf__file_home_removed(int home_fd)
 {
     struct stat st;
 

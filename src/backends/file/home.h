@@ -22,7 +22,7 @@ int hf__file_home_open(int top_fd, mode_t mode, int *ret_fd, bool *ret_made,
                        hf_error *why);
 
 /* Whether it was removed since; and: removes it, if it is empty. */
-bool hf__file_home_gone(int home_fd);
+bool hf__file_home_removed(int home_fd);
 void hf__file_home_remove(int top_fd);
 
 /* The names of a session's files; `out` has room for 32 bytes. */

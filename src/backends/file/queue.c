@@ -64,9 +64,9 @@ static int files_open(struct file_queue *me, hf_error *why)
 
 /* True if the directory was removed, or the state file that was opened is no longer the
  * one in it: then the result of opening them means nothing. */
-static bool files_gone(const struct file_queue *me)
+static bool files_were_removed(const struct file_queue *me)
 {
-    return hf__file_home_gone(me->dir_fd) ||
+    return hf__file_home_removed(me->dir_fd) ||
            (me->region.fd >= 0 && !hf__file_region_there(&me->region, me->dir_fd));
 }
 
@@ -78,7 +78,7 @@ static int files_open_surely(struct file_queue *me, hf_error *why)
     for (int i = 0; i < OPEN_TRIES; i++) {
         int rc = files_open(me, why);
 
-        if (!files_gone(me))
+        if (!files_were_removed(me))
             return rc;
         hf__file_session_unregister(me);
         files_close(me, false);

@@ -11,7 +11,7 @@
  *
  * ticket->store[0] points to the ticket's entry; 0: none. The entry points to the
  * ticket until that was withdrawn, refused or forgotten; an entry that was ended
- * meanwhile is MEMORY_GONE and exists until then.
+ * meanwhile is MEMORY_ENDED and exists until then.
  */
 #include "memory.h"
 
@@ -144,7 +144,7 @@ static int ticket_begin(struct memory_session *me, struct hf_ticket *ticket,
     bool in;
     int rc;
 
-    if (entry && entry->state != MEMORY_GONE)
+    if (entry && entry->state != MEMORY_ENDED)
         return ticket_known(entry, ret_grant);
     if (entry)
         ticket_end(me, ticket);
@@ -221,7 +221,7 @@ static enum hf_renewal ticket_renew(struct memory_session *me,
 
     if (entry && entry->name)
         hf__memory_update(me, entry->name);
-    if (!entry || entry->state == MEMORY_GONE)
+    if (!entry || entry->state == MEMORY_ENDED)
         return HF_RENEWAL_LOST;
     if (entry->state == MEMORY_WAITING || mode == HF_CHECK)
         return HF_STILL_HELD;
@@ -258,7 +258,7 @@ static void memory_interest(void *session, struct hf_ticket *ticket)
     hf__memory_lock(me);
     if (!entry->interest && entry->revoked)
         hf__memory_post(me, entry, MEMORY_REVOKED);
-    if (!entry->interest && entry->state == MEMORY_GONE)
+    if (!entry->interest && entry->state == MEMORY_ENDED)
         hf__memory_post(me, entry, MEMORY_LOST);
     entry->interest = true;
     hf__memory_unlock(me);

@@ -31,7 +31,7 @@
 #define MEMORY_HOST 256 /* room for the name of this host */
 
 enum memory_state {
-    MEMORY_GONE = 0, /* in no queue: ended, or never queued */
+    MEMORY_ENDED = 0, /* in no queue: ended, or never queued */
     MEMORY_WAITING,
     MEMORY_HELD,
 };

@@ -187,7 +187,7 @@ void hf__memory_admit(struct memory_session *me, struct memory_name *name,
     }
     entry->token = hf__memory_draw(entry->span);
     entry->name = NULL;
-    entry->state = MEMORY_GONE;
+    entry->state = MEMORY_ENDED;
     if (entry->kind == HF_LATCH)
         return; /* reported as open, and nothing to keep */
     hf__memory_hold(me, name, entry);
@@ -228,7 +228,7 @@ void hf__memory_end(struct memory_session *me, struct memory_entry *entry)
             name->next_end_ns = HF_NEVER;
     }
     entry->name = NULL;
-    entry->state = MEMORY_GONE;
+    entry->state = MEMORY_ENDED;
     if (!entry->ticket)
         entry_free(me, entry);
 }
@@ -244,6 +244,6 @@ void hf__memory_unbind(struct memory_session *me, struct memory_entry *entry)
 {
     entry->ticket = NULL;
     hf__list_remove(&entry->in_news);
-    if (entry->state == MEMORY_GONE)
+    if (entry->state == MEMORY_ENDED)
         entry_free(me, entry);
 }
