@@ -20,10 +20,9 @@ struct dir_facts {
     uid_t user;           /* the user of this process */
     uid_t dir_owner;
     mode_t dir_mode;
-    mode_t file_mode;   /* of the state or token file; 0: there is none */
-    bool file_replaced; /* the state file is not the one in use */
-    bool
-        tokens_private; /* the token file cannot be written: the process has its own counter */
+    mode_t file_mode;    /* of the state or token file; 0: there is none */
+    bool file_replaced;  /* the state file is not the one in use */
+    bool tokens_private; /* the token file cannot be written: own counter */
     uint32_t sessions, session_room;
     uint32_t in_other_namespace; /* sessions in another pid namespace */
     uint32_t blocks, block_room;

@@ -99,7 +99,7 @@ static int fs_check(int fd, const char *path, hf_error *why)
     return 0;
 }
 
-/* ---- The directory -------------------------------------------------------------- */
+/* ---- The directory --------------------------------------------------------------- */
 
 static int dir_check(int fd, const char *path, bool ours, hf_error *why)
 {
@@ -246,7 +246,7 @@ int hf__file_dir_mode(const struct hf_url *url, mode_t *ret_mode, hf_error *why)
     return 0;
 }
 
-/* ---- Files in it ---------------------------------------------------------------- */
+/* ---- Files in it ----------------------------------------------------------------- */
 
 static int file_irregular(const char *file, int sys, hf_error *why)
 {

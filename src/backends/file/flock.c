@@ -54,7 +54,7 @@ static struct lockfile *ticket_file(const struct hf_ticket *ticket)
     return (struct lockfile *)(uintptr_t)ticket->store[STORE_FILE];
 }
 
-/* ---- Answers -------------------------------------------------------------------- */
+/* ---- Answers --------------------------------------------------------------------- */
 
 static void answer_granted(struct session *s, struct hf_ticket *ticket)
 {
@@ -87,7 +87,7 @@ static void ticket_drop(struct session *s, struct hf_ticket *ticket)
     ticket->store[STORE_TOKEN] = 0;
 }
 
-/* ---- Waiting -------------------------------------------------------------------- */
+/* ---- Waiting --------------------------------------------------------------------- */
 
 static void file_advance(struct session *s, struct lockfile *file);
 
@@ -173,7 +173,7 @@ static void file_wait(struct session *s, struct lockfile *file)
     }
 }
 
-/* ---- Taking --------------------------------------------------------------------- */
+/* ---- Taking ---------------------------------------------------------------------- */
 
 /* 0: locked at *ret_now, and the path leads to the file. HF_EBUSY: another client holds
  * it. */
@@ -284,7 +284,7 @@ static void flock_withdraw(void *session, struct hf_ticket *ticket)
     s->host->ops->withdrawn(s->host, ticket, lost ? HF_GONE : HF_WITHDRAWN);
 }
 
-/* ---- The rest ------------------------------------------------------------------- */
+/* ---- The rest -------------------------------------------------------------------- */
 
 static void flock_renew(void *session, struct hf_ticket *const *tickets, size_t count,
                         enum hf_renew_mode mode)

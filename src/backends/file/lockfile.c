@@ -70,7 +70,7 @@ static void file_close(struct lockfile *file)
     file->fd = -1;
 }
 
-/* ---- Opening -------------------------------------------------------------------- */
+/* ---- Opening --------------------------------------------------------------------- */
 
 /* Where writing is not permitted, a descriptor for reading locks just as well. */
 static int path_open(struct lockfiles *files, const char *file, int *ret_fd,
@@ -170,7 +170,7 @@ bool hf__file_lockfile_look(struct lockfiles *files, struct lockfile *file,
     return true;
 }
 
-/* ---- The cache ------------------------------------------------------------------ */
+/* ---- The cache ------------------------------------------------------------------- */
 
 static struct lockfile **bucket_of(struct lockfiles *files, uint32_t hash)
 {

@@ -2,7 +2,8 @@
 /*
  * What the files of the queue layout share. Read them in this order:
  *
- *   lock_word.h region.[ch]  what all processes see: the lock word, the state file
+ *   lock_word.h         what one compare-exchange can do
+ *   region.[ch]         the state file, as all processes see it
  *   home.[ch]           the store's own directory, and what may be removed from it
  *   guard.[ch]          the mutex around the table
  *   table.c             blocks and records: from names to queues
@@ -280,7 +281,7 @@ void hf__file_entry_remove(struct file_queue *me, struct region_block *entry);
 void hf__file_entry_end(struct file_queue *me, struct region_block *entry);
 void hf__file_entry_lose(struct file_queue *me, struct region_block *entry);
 
-/* ---- sessions.c --------------------------------------------------------------------- */
+/* ---- sessions.c ------------------------------------------------------------------ */
 
 int hf__file_session_register(struct file_queue *me, hf_error *why);
 void hf__file_session_unregister(struct file_queue *me);
@@ -319,7 +320,7 @@ void hf__file_peers_close(struct file_queue *me, bool forked);
 void hf__file_eviction_note(struct file_queue *me, const struct hf_id *id);
 void hf__file_eviction_tell(struct file_queue *me, struct hf_ticket *ticket);
 
-/* ---- waiters.c -------------------------------------------------------------------- */
+/* ---- waiters.c ------------------------------------------------------------------- */
 
 /* Makes the FIFO through which other sessions wake this one. HF_ENOMEM, HF_ESYSTEM. */
 int hf__file_listen(struct file_queue *me, hf_error *why);

@@ -3,12 +3,13 @@
  * Waiters: the tickets of this session that wait, or are watched, and how it hears of
  * them.
  *
- * A ticket has a waiter while it waits, and while core is interested in a hold. A
- * session that grants an entry or ends one writes to our FIFO; then the loop calls this
- * file, and the waiter is checked with the guard held. If a check finds that the first
- * waiter came and the lock is taken, the next release is strict. Each waiting ticket
- * has a timer, for the end of a lease before it and for sessions that must be polled.
- * If the guard is busy, everything is checked again a little later.
+ * A ticket has a waiter while it waits, and while core is interested in a hold. When a
+ * session grants or ends an entry, it writes to the FIFO of the entry's session; then
+ * that session's loop calls this file, and the waiter is checked with the guard held.
+ * If a check finds that the first waiter came and the lock is taken, the next release
+ * is strict. Each waiting ticket has a timer, for the end of a lease before it and for
+ * sessions that must be polled. If the guard is busy, everything is checked again a
+ * little later.
  *
  * Runs under the client's lock, like all of a session. The host is called without the
  * guard, and after the waiter was freed if the answer ends it.
