@@ -12,9 +12,6 @@
 #include "../base/error.h"
 #include "../base/mem.h"
 
-#include <stddef.h>
-#include <string.h>
-
 /* A store that has been slow to answer gets more time, within bounds. */
 int64_t hf__confirm_until(const hf_client *client)
 {
@@ -72,16 +69,27 @@ static void op_timeout(void *arg)
         hf__check_timeout(op);
 }
 
+/* Field by field: most of an op is room that few acquires use. */
 void hf__op_init(struct hf_op *op, hf_client *client, enum op_kind kind)
 {
-    memset(op, 0, offsetof(struct hf_op, order));
-    op->why.code = 0;
-    op->why.text[0] = '\0';
     op->client = client;
     op->client_tag = client->handle.generation;
     op->kind = (uint8_t)kind;
-    op->timer.callback = op_timeout;
-    op->timer.arg = op;
+    op->link = op->all = (struct hf_list_node){ NULL, NULL };
+    op->timer = (struct hf_timer){ .callback = op_timeout, .arg = op };
+    op->heap = op->undoing = op->finished = op->delivered = op->abandoned = false;
+    op->asleep = op->driving = op->extend = op->reserved = op->woken = false;
+    op->calling = op->outcome_open = op->resend = false;
+    op->deadline = op->timeout_ms = 0;
+    op->rc = 0;
+    op->pending = op->count = op->at = op->tries = 0;
+    op->reentrant = op->counted = 0;
+    op->claims = NULL;
+    op->hold = NULL;
+    op->callback.done = NULL;
+    op->wake = NULL;
+    op->why.code = 0;
+    op->why.text[0] = '\0';
 }
 
 struct hf_op *hf__op_new(hf_client *client, enum op_kind kind)

@@ -105,13 +105,6 @@ static void fill_claim(struct claim *claim, const struct plan *plan,
     claim->owner = plan->owner;
 }
 
-static const char *striped_name(const hf_want *want, char *buffer, size_t size)
-{
-    uint32_t hash = hf__text_hash(want->stripe_key, strlen(want->stripe_key));
-    snprintf(buffer, size, "%s#%u", want->name, hash % want->stripes);
-    return buffer;
-}
-
 static struct claim *named_claim(hf_client *client, const char *name, int32_t kind,
                                  hf_error *why)
 {
@@ -127,17 +120,25 @@ static struct claim *named_claim(hf_client *client, const char *name, int32_t ki
     return claim;
 }
 
+static struct claim *striped_claim(hf_client *client, const hf_want *want,
+                                   hf_error *why)
+{
+    char name[HF_NAME_MAX + 1];
+    uint32_t hash = hf__text_hash(want->stripe_key, strlen(want->stripe_key));
+    snprintf(name, sizeof(name), "%s#%u", want->name, hash % want->stripes);
+    return named_claim(client, name, want->kind, why);
+}
+
 /* NULL: refused, or out of memory; *why has the code. */
 static struct claim *plan_claim(const struct plan *plan, const hf_want *want,
                                 hf_error *why)
 {
-    char striped[HF_NAME_MAX + 1];
-    const char *name = want->name;
-    if (hf__want_check(plan->client, want, why) != 0)
+    hf_client *client = plan->client;
+    if (hf__want_check(client, want, why) != 0)
         return NULL;
-    if (want->stripes)
-        name = striped_name(want, striped, sizeof(striped));
-    struct claim *claim = named_claim(plan->client, name, want->kind, why);
+    struct claim *claim = want->stripes
+                              ? striped_claim(client, want, why)
+                              : named_claim(client, want->name, want->kind, why);
     if (!claim)
         return NULL;
     fill_claim(claim, plan, want);

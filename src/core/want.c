@@ -116,7 +116,9 @@ int hf__options_check(const hf_client *client, const hf_acquire_options *given,
                       hf_acquire_options *ret_options, hf_error *why)
 {
     hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
-    if (given) {
+    if (given && given->size == sizeof(options)) {
+        options = *given;
+    } else if (given) {
         if (given->size < sizeof(size_t) + sizeof(int64_t) ||
             given->size > sizeof(options))
             return hf__fail(why, HF_EINVAL,
