@@ -98,7 +98,9 @@ static int value_duration(struct args *args, const struct option *option,
     }
     if (parse_duration(text, ret_ms) == 0)
         return 0;
-    return cli_usage(args, "--%s: \"%s\" is not a duration: write 500ms, 10s, 1m30s%s",
+    return cli_usage(args,
+                     "--%s: \"%s\" is not a duration: write 500ms, 10s, 1m30s, "
+                     "10 (seconds)%s",
                      option->name, text,
                      option->type == OPT_FOREVER ? ", 0 or forever" : "");
 }

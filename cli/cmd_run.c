@@ -35,19 +35,22 @@ static const struct option options[] = {
     { "ttl", 't', OPT_DURATION, "DURATION",
       "length of the lease; default: chosen by the store", 0, 0 },
     { "no-renew", 0, OPT_FLAG, NULL,
-      "do not renew the lease: the hold ends after --ttl", 0, 0 },
+      "do not renew the lease: the hold ends after --ttl, the command before it", 0,
+      0 },
     { "max-hold", 0, OPT_DURATION, "DURATION",
-      "longest time to hold the lock; then it counts as lost", 0, 0 },
+      "longest time to hold the lock; the command gets SIGTERM before it ends", 0, 0 },
     { "note", 0, OPT_TEXT, "TEXT",
       "text about this hold for other users, printed by show and watch", 0, 0 },
     { "on-lost", 0, OPT_TEXT, "ACTION",
-      "when the lock is lost: kill the command (the default), warn, or exec:COMMAND", 0,
-      0 },
+      "if the lock is lost or about to end: kill the command (the default), warn, or "
+      "exec:COMMAND",
+      0, 0 },
     { "on-revoke", 0, OPT_TEXT, "ACTION",
       "when another client asks for the lock: ignore (the default), or term (SIGTERM)",
       0, 0 },
     { "grace", 0, OPT_DURATION, "DURATION",
-      "time from SIGTERM to SIGKILL; default 2s, less if the lease is short", 0, 0 },
+      "time from SIGTERM to SIGKILL, within the last third of the lease; default 2s", 0,
+      0 },
     { "command", 'c', OPT_TEXT, "STRING", "run STRING with sh -c", 0, 0 },
     { NULL, 0, OPT_FLAG, NULL, NULL, 0, 0 },
 };
@@ -381,9 +384,10 @@ const struct command cmd_run = {
         "command's exit code. Several names are acquired all or none, in an order that "
         "cannot deadlock.\n\n"
         "If the lease cannot be renewed in time, the command and every process that it "
-        "started get SIGTERM and then SIGKILL, all before the lease can pass to "
-        "another client. If the store reports that the lock is already lost, they get "
-        "SIGKILL at once.\n\n"
+        "started get SIGTERM and then SIGKILL, all before another client can get the "
+        "lock. If the store reports that the lock is already lost (another client "
+        "evicted the holder, or the store lost its data), they get SIGKILL as soon as "
+        "`holdfast` learns of it.\n\n"
         "With --reentrant: if an enclosing `holdfast run` already holds NAME "
         "exclusively, that lock is reused. The command gets the token of that lock and "
         "is killed when that lock is lost. --ttl, --max-hold and the other options of "

@@ -151,6 +151,15 @@ static void print_options(const char *title, const struct option *options, FILE 
     }
 }
 
+static bool takes_duration(const struct command *command)
+{
+    for (const struct option *o = command->options; o && o->name; o++) {
+        if (o->help && (o->type == OPT_DURATION || o->type == OPT_FOREVER))
+            return true;
+    }
+    return false;
+}
+
 static void print_usage(const struct command *command, FILE *out)
 {
     fprintf(out, "holdfast %s [OPTION...]%s%s\n", command->name,
@@ -181,6 +190,11 @@ void help_print(const struct command *command, FILE *out)
     }
     print_options("Options", command->options, out);
     print_options("Options of every command", cli_common_options, out);
+    if (takes_duration(command))
+        fputs(
+            "\nA DURATION is written as 500ms, 10s, 1m30s, 2h or 1d; a plain number is "
+            "seconds.\n",
+            out);
     for (const char *const *e = command->examples; e && *e; e += 2) {
         fprintf(out, "%s  %s\n      ", e == command->examples ? "\nExamples:\n" : "",
                 e[0]);

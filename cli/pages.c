@@ -28,8 +28,9 @@ const struct page_fact page_exit_codes[] = {
       "The store refused: a password, a permission, a name that is in use as another "
       "kind of lock, or something this store cannot do" },
     { "78", "run hold",
-      "The lock was lost while the command ran, or before it was released: the work "
-      "may have overlapped with that of another client" },
+      "`run`: the command was killed because its lease or --max-hold was about to end, "
+      "or the lock was lost. `release`, `extend`: the lock had been lost before. If it "
+      "was lost, the work may have overlapped with that of another client" },
     { "126", "run", "The command was found but cannot be run" },
     { "127", "run", "There is no such command" },
     { "128+N", "run hold objects", "Signal N ended the command of `run`, or the wait" },
@@ -46,8 +47,8 @@ const struct page_fact page_environment[] = {
       "this variable, the token and the id are lists, separated by blanks" },
     { "HOLDFAST_TOKEN", "run",
       "Set for the command: the fencing token, a number larger than that of any "
-      "earlier grant on this name. Pass it to the resource that the lock guards, which "
-      "can then refuse smaller tokens" },
+      "earlier grant on this name. Pass it to the guarded resource, which can then "
+      "refuse smaller tokens" },
     { "HOLDFAST_ID", "run",
       "Set for the command: the id of the hold. Any process that knows it can adopt "
       "the hold" },
@@ -76,9 +77,13 @@ static const char holdfast_intro[] =
     "setup are needed. To share locks between hosts, name a store that you run "
     "already; see holdfast-url(7).\n\n"
     "Every grant has a fencing token, a number larger than that of any earlier grant "
-    "on that name. The lock of a holder that dies becomes free. If a lock is lost "
-    "while `run` runs a command, the command is killed before another client can be "
-    "granted the lock, and the exit code is 78.\n\n"
+    "on that name. The lock of a process that ends becomes free: at once on `file:`, "
+    "when its lease ends on `redis:` (30 s), when its session ends on `zookeeper:` (10 "
+    "s). If `run` cannot renew the lease in time, it kills the command before another "
+    "client can be granted the lock. If the lock was evicted or the store lost its "
+    "data, `run` kills the command when it learns of it, which may be up to a third of "
+    "the lease later; meanwhile another client may hold the lock. The exit code is 78 "
+    "in both cases.\n\n"
     "Durations are written as `500ms`, `10s`, `1m30s`, `2h` or `1d`; a plain number is "
     "seconds. Names of locks are up to 1024 bytes of UTF-8 and case-sensitive. A slash "
     "has no special meaning, but `holdfast ls jobs/` lists all names with that "
@@ -90,14 +95,23 @@ static const char holdfast_intro[] =
 static const struct page_section run_sections[] = {
     { "LOSS",
       "A lock is lost when its lease ends before it could be renewed, when its "
-      "--max-hold is reached, when another client evicts the holder (`holdfast "
-      "break`), or when the store loses its data. With --on-lost=kill, the default, "
-      "the command and every process it has started get SIGTERM and, after --grace, "
-      "SIGKILL, all before the lease can pass to another client; if the store reports "
-      "that the lock is already lost, they get SIGKILL at once. This also holds when "
-      "`holdfast` itself is stopped or killed: a second process, the warden, between "
-      "`holdfast` and the command, has the same deadline. The exit code is 78, "
-      "whatever the command's own exit code was." },
+      "--max-hold ends, when another client evicts the holder (`holdfast break`), or "
+      "when the store loses its data.\n\n"
+      "With --on-lost=kill, the default, the command and every process it has started "
+      "get SIGTERM before the end of a lease that cannot be renewed, and before the "
+      "end of --max-hold or of a lease with --no-renew. SIGKILL follows after --grace "
+      "(2 s), and a safety margin before the end: 1 s, or a tenth of the lease if that "
+      "is less. Grace and margin together are at most a third of the lease. So with a "
+      "lease or --max-hold of 10 s or more SIGTERM comes 3 s before the end and "
+      "SIGKILL "
+      "1 s before it; with 5 s, SIGTERM comes at 3.3 s and SIGKILL at 4.5 s.\n\n"
+      "If the store reports that the lock is already lost, they get SIGKILL at once. "
+      "An eviction is reported at once, a loss of the store's data at the next "
+      "renewal, up to a third of the lease later. Until then another client may hold "
+      "the lock while the command runs.\n\n"
+      "The deadline also holds when `holdfast` itself is stopped or killed: a second "
+      "process, the warden, between `holdfast` and the command, has the same deadline. "
+      "The exit code is 78, whatever the command's own exit code was." },
     { "JOB CONTROL",
       "The command runs in a process group of its own, which gets the terminal: "
       "Ctrl-C, Ctrl-Z, `fg` and reading from the terminal work as without `holdfast`. "
@@ -143,12 +157,13 @@ static const char url_intro[] =
 
 static const struct page_section url_sections[] = {
     { "OPTIONS OF EVERY STORE",
-      "ttl=DURATION :: The lease of a hold that does not ask for one. A lease is "
-      "renewed as long as its holder lives. Default: chosen by the store; `file` and "
-      "`mem` need none.\n\n"
-      "handoff=COUNT :: How often in a row a lock may be handed from thread to thread "
-      "of one client before other clients get it; 0 to 1000000, default 64. No effect "
-      "on the command, which has one thread." },
+      "ttl=DURATION :: The lease of a hold that does not ask for one. A unit is "
+      "required in a URL: `?ttl=30s`, not `?ttl=30`. A lease is renewed as long as its "
+      "holder lives. Default: chosen by the store; `file` and `mem` need none.\n\n"
+      "handoff=COUNT :: The most hand-offs in a row between threads of one client; "
+      "then "
+      "the store's queue decides. 0 (off) to 1000000, default 64. No effect on the "
+      "command, which has one thread." },
     { "PASSWORDS",
       "A password in a URL can be read by every user who may list processes. Better "
       "places, for stores that have passwords:\n\n"
@@ -163,7 +178,7 @@ static const struct page_section url_sections[] = {
       "file: :: The directory of this user, /var/tmp/holdfast-UID, created if it is "
       "missing. Each user has separate locks there.\n\n"
       "file:/DIR :: This directory, which must exist, belong to you or to root, and "
-      "not be writable by everybody unless it is sticky. Symbolic links and network "
+      "not be writable by all users unless it is sticky. Symbolic links and network "
       "file systems are refused. `file:///DIR` is the same.\n\n"
       "layout=queue :: All locks in one file `state`, with queues, leases and all "
       "other features. The default.\n\n"

@@ -31,12 +31,12 @@ struct supervisor {
     pid_t group; /* process group of the command; 0: not started */
     pid_t hook;  /* --on-lost=exec */
     int64_t margin_ms, grace_ms;
-    int64_t end_at;     /* of --max-hold or --no-renew, or NEVER */
-    const char *end_of; /* which of them */
-    bool lost;          /* reported by the library, or the warden acted */
-    char why[248];      /* the reason from the library, or "" */
-    bool handled;       /* the action of --on-lost was taken */
-    bool asked;         /* another client asks for the lock, and --on-revoke=term */
+    int64_t end_at; /* of --max-hold or --no-renew, or NEVER */
+    bool end_fixed; /* it is that of --no-renew */
+    bool lost;      /* reported by the library, or the warden acted */
+    char why[248];  /* the reason from the library, or "" */
+    bool handled;   /* the action of --on-lost was taken */
+    bool asked;     /* another client asks for the lock, and --on-revoke=term */
     bool ended;
     bool terminal_used; /* the command had it */
     int code;           /* exit code, once ended */
@@ -74,11 +74,11 @@ static void lease_end(struct supervisor *on)
     on->end_at = NEVER;
     if ((asked->flags & HF_FIXED) && left != HF_FOREVER) {
         on->end_at = now + left * MS;
-        on->end_of = "the end of the lease was reached (--no-renew)";
+        on->end_fixed = true;
     }
     if (asked->max_hold_ms > 0 && now + asked->max_hold_ms * MS <= on->end_at) {
         on->end_at = now + asked->max_hold_ms * MS;
-        on->end_of = "--max-hold was reached";
+        on->end_fixed = false;
     }
 }
 
@@ -137,17 +137,24 @@ static void loss_command_start(struct supervisor *on)
     free(command);
 }
 
-/* Called once, as soon as the loss is known. `at` is when the hold ended, or will end;
- * `why` may be "". */
-static void loss_handle(struct supervisor *on, int64_t at, const char *why)
+/* Called once, as soon as the loss is certain. `at` is when the hold ended, or will
+ * end; `what` and `why` are for an end that was not planned, `why` may be "". */
+static void loss_handle(struct supervisor *on, int64_t at, const char *what,
+                        const char *why)
 {
-    bool planned = end_reached(on, at);
+    char end[64];
 
+    if (end_reached(on, at)) {
+        snprintf(end, sizeof end, "%s %s%s", on->end_fixed ? "the lease" : "--max-hold",
+                 at > now_ns() ? "is about to end" : "has ended",
+                 on->end_fixed ? " (--no-renew)" : "");
+        what = end;
+        why = "";
+    }
     on->handled = true;
     on->code = EXIT_LOST;
-    cli_say("run: %s: %s%s%s, the command %s", on->run->names,
-            planned ? on->end_of : "the lock was lost", planned || !*why ? "" : ": ",
-            planned ? "" : why,
+    cli_say("run: %s: %s%s%s, the command %s", on->run->names, what, *why ? ": " : "",
+            why,
             on->run->on_lost == LOST_KILL ? "is killed" : "continues without the lock");
     if (on->run->on_lost == LOST_EXEC)
         loss_command_start(on);
@@ -159,7 +166,7 @@ static void loss_reported(struct supervisor *on)
     on->lost = true;
     if (!on->handled)
         loss_handle(on, atomic_load(&on->warden.page->kill_at) + on->margin_ms * MS,
-                    "its lease could not be renewed in time");
+                    "the lease could not be renewed in time", "");
 }
 
 /* The store reports the loss: another client may hold the lock already, so no grace. */
@@ -167,7 +174,7 @@ static void loss_by_store(struct supervisor *on)
 {
     struct warden_page *page = on->warden.page;
 
-    loss_handle(on, now_ns(), on->why);
+    loss_handle(on, now_ns(), "the lock was lost", on->why);
     if (on->run->on_lost != LOST_KILL)
         return;
     atomic_store(&page->kill_at, now_ns());

@@ -169,7 +169,8 @@ static int op_wait_check(const hf_op *op, int64_t timeout_ms,
     if (!op)
         return hf__fail(why, HF_EINVAL, "the op is NULL");
     if (op->callback.done)
-        return hf__fail(why, HF_EINVAL, "the end of this op is told to its callback");
+        return hf__fail(why, HF_EINVAL,
+                        "this op has a callback, which gets its result");
     if (op->kind == OP_ACQUIRE && !hold)
         return hf__fail(why, HF_EINVAL, "there is nowhere to put the hold");
     return check_timeout(timeout_ms, why);

@@ -106,7 +106,8 @@ static void acquire_lost_one(struct hf_op *op)
         acquire_lost(op);
         return;
     }
-    hf__fail(&op->why, HF_ELOST, "lost while others were waited for: %s", why);
+    hf__fail(&op->why, HF_ELOST,
+             "one of the locks was lost while the call waited for the others: %s", why);
     hf__acquire_undo(op, HF_ELOST);
 }
 

@@ -123,7 +123,8 @@ const struct hf_backend *hf__registry_find(const struct hf_url *url, hf_error *w
         return NULL;
     }
     if (!store) {
-        hf__fail(why, HF_EURL, "no store answers to \"%s:\" (this build has: %s)",
+        hf__fail(why, HF_EURL,
+                 "there is no store for the scheme \"%s:\" (this build has: %s)",
                  url->scheme, hf__registry_names());
         return NULL;
     }

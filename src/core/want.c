@@ -84,7 +84,8 @@ int hf__want_check(const hf_client *client, const hf_want *want, hf_error *why)
         rc = hf__fail(why, HF_ENAME, "the name of a striped lock is at most %d bytes",
                       HF_NAME_MAX - 6);
     if (rc == 0 && !(client->caps & needed))
-        rc = hf__fail(why, HF_EUNSUPPORTED, "the %s store cannot do %s locks soundly",
+        rc = hf__fail(why, HF_EUNSUPPORTED,
+                      "the %s store does not support %s locks here",
                       client->store->name, kind_name(want->kind));
     return rc;
 }

@@ -75,7 +75,7 @@ int hf__file_queue_evict(struct file_queue *me, struct hf_request *request,
         }
     if (record && fast_evict(me, record, request->number))
         return 0;
-    return hf__fail(why, HF_ENOENT, "it has no holder with that token");
+    return hf__fail(why, HF_ENOENT, "no holder has that token");
 }
 
 static bool fast_revoke(struct file_queue *me, struct region_block *record,
@@ -113,8 +113,9 @@ int hf__file_queue_revoke(struct file_queue *me, struct hf_request *request,
         any |= entry_revoke(me, entry, request->number);
     if (any)
         return 0;
-    return hf__fail(why, HF_ENOENT, "it has no holder%s",
-                    request->number ? " with that token" : "");
+    return hf__fail(why, HF_ENOENT,
+                    request->number ? "no holder has that token"
+                                    : "the lock has no holder");
 }
 
 /* ---- Holds that change ----------------------------------------------------------- */

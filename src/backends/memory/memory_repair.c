@@ -183,7 +183,7 @@ int hf__memory_evict(struct memory_session *me, struct hf_request *request,
     struct memory_entry *entry = name ? holder_by_token(name, request->number) : NULL;
 
     if (!entry)
-        return hf__fail(why, HF_ENOENT, "it has no holder with that token");
+        return hf__fail(why, HF_ENOENT, "no holder has that token");
     hf__memory_lose(me, entry);
     hf__memory_update(me, name);
     return 0;
@@ -203,7 +203,7 @@ int hf__memory_revoke(struct memory_session *me, struct hf_request *request,
     struct memory_entry *entry;
 
     if (!name || hf__list_empty(&name->holders))
-        return hf__fail(why, HF_ENOENT, "it has no holder");
+        return hf__fail(why, HF_ENOENT, "the lock has no holder");
     if (request->number == 0) {
         for (HF_EACH(link, &name->holders))
             holder_revoke(me, entry_at(link));
@@ -211,7 +211,7 @@ int hf__memory_revoke(struct memory_session *me, struct hf_request *request,
     }
     entry = holder_by_token(name, request->number);
     if (!entry)
-        return hf__fail(why, HF_ENOENT, "it has no holder with that token");
+        return hf__fail(why, HF_ENOENT, "no holder has that token");
     holder_revoke(me, entry);
     return 0;
 }

@@ -254,7 +254,7 @@ static void evict_end(struct zk_session *me, struct walk *walk)
         return;
     }
     if (!walk->victim) {
-        int rc = hf__fail(&why, HF_ENOENT, "nobody holds it with that token");
+        int rc = hf__fail(&why, HF_ENOENT, "no holder has that token");
         hf__zk_job_end(me, &walk->job, rc, &why);
         return;
     }
@@ -303,7 +303,7 @@ static void revoke_end(struct zk_session *me, struct walk *walk)
     if (walk->found)
         hf__zk_job_end(me, &walk->job, 0, NULL);
     else
-        hf__zk_job_end(me, &walk->job, hf__fail(&why, HF_ENOENT, "nobody holds it"),
+        hf__zk_job_end(me, &walk->job, hf__fail(&why, HF_ENOENT, "the lock has no holder"),
                        &why);
 }
 
