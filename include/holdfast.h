@@ -9,22 +9,29 @@
  *     fencing token (hf_hold_token) to the guarded resource, and let it refuse older
  *     tokens; or call hf_hold_state() right before each side effect.
  *   - An hf_hold has the lock, not a thread. Any thread may release any hold. A thread
- *     that takes a plain mutex twice waits for itself; hf_reentrant() counts.
+ *     that acquires a plain mutex it already holds waits for itself (deadlock). Use
+ *     hf_reentrant(), which counts.
+ *   - If the store evicts a holder or loses its data, another client may get the lock
+ *     before this client knows. It learns of an eviction at once if the hold is watched
+ *     (hf_hold_watch), else at its next renewal, up to a third of the lease later.
  *   - hf_release() consumes the hold, whatever it returns. HF_ELOST means that another
  *     client may have held the lock while the work ran.
  *   - fork(): the child must not use clients, holds or ops that it inherited. Every
  *     call with them returns HF_EFORKED (hf_close just frees memory) and leaves the
  *     parent's locks alone. The child may open a client of its own.
- *   - Callbacks run while no lock of the library is held. Inside one, calls that may
- *     wait return HF_ECALLBACK, except hf_release(), which is allowed everywhere.
+ *   - The library holds none of its internal mutexes while a callback runs. Inside a
+ *     callback, calls that may wait return HF_ECALLBACK, except hf_release(), which is
+ *     allowed everywhere.
  *   - Do not cancel (pthread_cancel) a thread inside a call: its work would stay half
  *     done, and other threads that use the client wait for it.
- *   - A timeout of 0 tries once. To wait without limit, pass HF_FOREVER.
+ *   - A timeout of 0, NULL options and HF_ACQUIRE_OPTIONS_INIT try once and do not
+ *     wait. To wait without limit, pass HF_FOREVER, which is -1.
  *   - Do not delete files of a file: directory while a process uses them.
  *
  * CONVENTIONS
  *
- *   Functions that can fail return 0 or a negative HF_E... code. Their last parameter
+ *   Functions that can fail return 0 or a negative HF_E... code (hf_dispatch_fd() a
+ *   descriptor or such a code). Their last parameter
  *   `why` may be NULL; on failure they fill it in, on success they leave it alone.
  *   `ret_` parameters are written on success only. The library copies the strings that
  *   it is passed. Option structs begin with `size`: set it to sizeof the struct (or use
@@ -61,7 +68,9 @@ extern "C" {
 #define HF_CELL_MAX 65536
 #define HF_NOTE_MAX 63
 
-/* A timeout that never ends. hf_hold_left_ms() returns it for a hold without lease. */
+/* A timeout that never ends. hf_hold_left_ms() and hf_entry.left_ms have this value for
+ * a hold without a lease: compare with it before you compare with a number of
+ * milliseconds, because it is negative. */
 #define HF_FOREVER INT64_C(-1)
 
 /* ---- Errors ------------------------------------------------------------------ */
@@ -81,7 +90,7 @@ extern "C" {
     X(HF_EREFUSED, -10, "the store refused the request")                               \
     X(HF_EUNREACHABLE, -11, "the store does not answer")                               \
     X(HF_EUNCERTAIN, -12, "the answer was lost; the outcome is not known")             \
-    X(HF_EMISMATCH, -13, "the name is in use as another kind or with another limit")   \
+    X(HF_EMISMATCH, -13, "the name is in use as another kind, limit or layout")        \
     X(HF_ECLOSED, -14, "the client is closed")                                         \
     X(HF_EFORKED, -15, "a client cannot be used in a forked child")                    \
     X(HF_ECALLBACK, -16, "a call that may wait was made inside a callback")            \
@@ -128,9 +137,10 @@ typedef struct hf_options {
     size_t size;
     const char *program;        /* shown by hf_inspect(); default: the program's name */
     int driver;                 /* enum hf_driver */
-    int handoff;                /* how often in a row threads of this client may pass
-                                   a mutex on before the store chooses the next holder:
-                                   0 = default (64), HF_OFF = never, or a number */
+    int handoff;                /* the most hand-offs in a row between threads of this
+                                   client; then the store's queue decides. 0: 64, the
+                                   default; HF_OFF: never. (In a URL, handoff=0 is
+                                   off.) */
     int64_t request_timeout_ms; /* for one request to the store; default 5000 */
     int64_t ttl_ms;             /* the default lease; default: the store's own */
     int64_t close_timeout_ms;   /* the longest that hf_close() waits for the store;
@@ -159,11 +169,12 @@ HF_API int hf_open(const char *url, const hf_options *options, hf_client **ret_c
                    hf_error *why);
 
 /*
- * Releases every hold of the client except detached ones, ends every wait with
- * HF_ECLOSED, runs the callbacks that are due and closes the client. NULL is allowed.
- * It waits for a store that does not answer for options.close_timeout_ms at most. Later
- * calls with this client or its holds return HF_ECLOSED; hf_release() and hf_op_free()
- * then just free the handle. Inside a callback of the same client this does nothing.
+ * Releases every lock of the client except those of detached holds, ends every wait
+ * with HF_ECLOSED, runs the callbacks that are due and closes the client. NULL is
+ * allowed. It waits for a store that does not answer for options.close_timeout_ms at
+ * most. Later calls with this client or its holds return HF_ECLOSED. The handles of
+ * holds and ops stay: pass each to hf_release() or hf_op_free() all the same, which
+ * then just frees it. Inside a callback of the same client this does nothing.
  * With HF_DRIVER_USER the remaining callbacks run inside this call.
  */
 HF_API void hf_close(hf_client *client);
@@ -186,7 +197,7 @@ enum hf_capability {
     HF_CAP_PROCESSES = 1 << 13, /* other processes see the same locks */
     HF_CAP_CRASH = 1 << 14,     /* a killed process's locks are free at once */
     HF_CAP_DURABLE = 1 << 15,   /* tokens go on growing after the store restarts */
-    HF_CAP_HANDOFF = 1 << 16,   /* threads of a client may pass a mutex on */
+    HF_CAP_HANDOFF = 1 << 16,   /* threads of a client may hand a mutex off */
     HF_CAP_DIAGNOSE = 1 << 17,  /* hf_diagnose */
 };
 
@@ -216,7 +227,8 @@ enum hf_kind {
  *
  * A name is 1 to HF_NAME_MAX bytes of UTF-8 without control characters; case counts.
  * mutex, reentrant and fair may be used on one name, and exclude each other. Any other
- * mix of kinds on one name, or two limits for one semaphore, returns HF_EMISMATCH.
+ * mix of kinds on one name, two limits for one semaphore, or two layouts of one store
+ * on one name return HF_EMISMATCH where the store can tell.
  */
 typedef struct hf_want {
     const char *name;
@@ -280,8 +292,8 @@ typedef struct hf_op hf_op;
 
 enum hf_flag {
     HF_FIXED = 1 << 0,    /* no renewal: the lease ends after ttl_ms */
-    HF_DETACHED = 1 << 1, /* the hold outlives this process, until its lease ends; needs
-                             ttl_ms */
+    HF_DETACHED = 1 << 1, /* the hold outlives its client and this process, until its
+                             lease ends; needs ttl_ms */
 };
 
 typedef struct hf_acquire_options {
@@ -294,6 +306,7 @@ typedef struct hf_acquire_options {
     uint32_t flags;      /* enum hf_flag */
 } hf_acquire_options;
 
+/* Tries once: set timeout_ms to wait. */
 /* clang-format off */
 #define HF_ACQUIRE_OPTIONS_INIT { sizeof(hf_acquire_options), 0, 0, 0, 0, NULL, 0 }
 /* clang-format on */
@@ -303,12 +316,13 @@ typedef struct hf_acquire_options {
  *
  * Several wants are acquired in the order of their names, so that two such calls cannot
  * deadlock; if one fails, the others are released in reverse order. `options` NULL
- * tries once. Acquiring an hf_reentrant() again gives its owner another hold with the
- * same token; the lock is free when all of these holds are released.
+ * tries once and does not wait. Acquiring an hf_reentrant() again gives its owner
+ * another hold with the same token; the lock is free when all of these holds are
+ * released.
  * Errors: HF_EBUSY (tried once), HF_ETIMEOUT, HF_EINVAL (also two wants on one name),
  * HF_ENAME, HF_EMISMATCH, HF_EUNSUPPORTED, HF_EREFUSED, HF_EUNREACHABLE, HF_EUNCERTAIN,
  * HF_ELOST (granted, but the lease ended before the answer was read; or one of several
- * wants was taken away while the call waited for others), HF_EFULL, HF_ESYSTEM,
+ * locks was lost while the call waited for the others), HF_EFULL, HF_ESYSTEM,
  * HF_ENOMEM, HF_ECLOSED, HF_EFORKED, HF_ECALLBACK. After an error the caller holds
  * nothing and is in no queue; after HF_EUNCERTAIN the library goes on withdrawing the
  * request in the background.
@@ -360,9 +374,9 @@ HF_API void hf_op_cancel(hf_op *op);
 
 /*
  * Waits for an op that has no callback and takes its result: the op's own rc and hold
- * (`ret_hold` may be NULL for ops that give none). If `timeout_ms` ends first it
- * returns HF_ETIMEOUT and `op` goes on; hf_op_done() tells that from an op that timed
- * out.
+ * (`ret_hold` may be NULL for ops that give none). If `timeout_ms` ends first, it
+ * returns HF_ETIMEOUT and the op goes on. An op that itself timed out gives HF_ETIMEOUT
+ * too: only then does hf_op_done() return true.
  */
 HF_API int hf_op_wait(hf_op *op, int64_t timeout_ms, hf_hold **ret_hold, hf_error *why);
 HF_API bool hf_op_done(const hf_op *op);
@@ -386,11 +400,14 @@ HF_API size_t hf_hold_count(const hf_hold *hold);
 HF_API uint64_t hf_hold_token(const hf_hold *hold, size_t index);
 
 /* Compares this machine's clock with the end of the lease: no I/O, no lock, and correct
- * even if no thread of the library can run. Call it before each side effect. */
+ * even if no thread of the library can run. Call it before each side effect, and
+ * compare: `== HF_HELD`. No value of the enum is 0. An eviction shows as soon as this
+ * client knows of it. */
 HF_API enum hf_state hf_hold_state(const hf_hold *hold);
 
-/* Milliseconds until the hold ends if it is not renewed: HF_FOREVER without a lease
- * (the hold then ends with the process), 0 when lost. */
+/* Milliseconds until the hold ends if it is not renewed; 0 when lost; HF_FOREVER, which
+ * is -1, without a lease (the hold then ends with the process). So
+ * `if (hf_hold_left_ms(hold) < 100)` is also true without a lease. */
 HF_API int64_t hf_hold_left_ms(const hf_hold *hold);
 
 /* Asks the store: 0 (held), HF_ELOST, or HF_EUNREACHABLE if the store does not say. */
@@ -404,15 +421,21 @@ enum hf_event {
 typedef void hf_watch_cb(void *user, hf_hold *hold, enum hf_event event,
                          const hf_error *why);
 
-/* Calls `callback` for each event of the hold, and at once for a loss or a revocation
- * that happened before this call. One watch per hold; NULL ends it. No event begins
- * after hf_release() has returned, but a callback that has begun on another thread may
- * still be running. */
+/*
+ * Calls `callback` for each event of the hold, and at once for a loss or a revocation
+ * that happened before this call. One watch per hold; NULL ends it. No callback begins
+ * after hf_release() or the call with NULL has returned, but one that has begun on
+ * another thread may still be running, and use `user`. A client runs one callback at a
+ * time: free `user` in the callback of hf_release_async() or after hf_close(). With
+ * HF_DRIVER_USER it may be freed as soon as hf_release() has returned to the thread
+ * that dispatches.
+ */
 HF_API int hf_hold_watch(hf_hold *hold, hf_watch_cb *callback, void *user,
                          hf_error *why);
 
-/* Sets the lease of every want to `ttl_ms` from now. Errors: HF_ELOST, HF_EINVAL (a
- * hold without lease, or past max_hold_ms), HF_EUNREACHABLE. */
+/* Sets the lease of every want to `ttl_ms` from now, which may be shorter than before.
+ * Later renewals use this length too. Errors: HF_ELOST, HF_EINVAL (a hold without
+ * lease, or past max_hold_ms), HF_EUNREACHABLE. */
 HF_API int hf_hold_extend(hf_hold *hold, int64_t ttl_ms, hf_error *why);
 
 /* Turns the hf_write() at `index` into an hf_read() without releasing it. */
@@ -422,14 +445,18 @@ HF_API int hf_hold_downgrade(hf_hold *hold, size_t index, hf_error *why);
  * Hands a hold to another process, or keeps one over an exec or a restart.
  *
  * hf_hold_id() writes the id of want `index` as one line of text. Keep it secret: a
- * client that knows the id can take the hold. hf_adopt() moves the hold, with its
- * token, to `client`; calls with the former handle then return HF_ELOST. Of `options`
- * only timeout_ms, ttl_ms (a new lease from now), max_hold_ms and flags count;
- * timeout_ms 0 is the time of one request. HF_ENOENT: there is no such hold. HF_ELOST:
- * there is none now, but an earlier request of this call, whose answer was lost, may
- * have moved it here, and its lease may have ended since. HF_EUNCERTAIN: no answer in
- * time; if the hold moved, the library releases it.
- * hf_hold_leave() frees the handle of a detached hold without releasing the lock.
+ * client that knows the id can take the hold. hf_adopt() moves the hold of that one
+ * want, with its token, to `client`; calls with the former handle then return HF_ELOST.
+ * The locks of its other wants stay with the former client until it releases its
+ * handle; each can be adopted by its own id. Of `options` only timeout_ms, ttl_ms (a
+ * new lease from now), max_hold_ms and flags count; timeout_ms 0 is the time of one
+ * request. HF_ENOENT: there is no such hold. HF_ELOST: there is no such hold now. An
+ * earlier request of this call got no answer; it may have moved the hold here, and the
+ * lease may have ended since. HF_EUNCERTAIN: no answer in time; if the hold moved, the
+ * library releases it.
+ * hf_hold_leave() frees the handle of a detached hold without releasing the lock. It
+ * consumes the hold on success only. Errors: HF_EINVAL (the hold is not detached),
+ * HF_ERELEASED, HF_ECLOSED, HF_EFORKED.
  */
 HF_API int hf_hold_id(hf_hold *hold, size_t index, char *buffer, size_t size,
                       hf_error *why);
@@ -449,8 +476,9 @@ HF_API int hf_latch_count(hf_client *client, const char *name, uint32_t *ret_cou
 /* Lowers the count by `by` (>= 1), not below 0; `ret_left` may be NULL. */
 HF_API int hf_latch_count_down(hf_client *client, const char *name, uint32_t by,
                                uint32_t *ret_left, hf_error *why);
-/* Waits until the latch opens, even if it is set again right after. Errors as those of
- * hf_acquire(). */
+/* Waits until the latch opens, even if it is set again right after. A latch that was
+ * never set is open: the call returns 0 at once, so set it before the first wait.
+ * Errors as those of hf_acquire(). */
 HF_API int hf_latch_wait(hf_client *client, const char *name, int64_t timeout_ms,
                          hf_error *why);
 /* Starts hf_latch_wait() and returns, like hf_acquire_async(); the op has no hold. */
@@ -466,8 +494,9 @@ HF_API int hf_cell_get(hf_client *client, const char *name, void **ret_data,
                        size_t *ret_len, uint64_t *ret_version, hf_error *why);
 
 /* Writes the value if the cell's version is still `version` (0: if there is no cell),
- * else returns HF_ESTALE. `data` NULL removes the cell. A version is never used twice
- * on a name, even after a removal. `ret_version` may be NULL. */
+ * else returns HF_ESTALE. `data` NULL with `len` 0 removes the cell; to write an empty
+ * value pass "" and 0. A version is never used twice on a name, even after a removal.
+ * `ret_version` may be NULL. */
 HF_API int hf_cell_set(hf_client *client, const char *name, uint64_t version,
                        const void *data, size_t len, uint64_t *ret_version,
                        hf_error *why);
@@ -495,7 +524,7 @@ typedef struct hf_entry {
     uint32_t place;   /* of a waiter: how many waiters are before it */
     int64_t pid;      /* 0 if not known */
     int64_t since_ms; /* how long it has held or waited; -1 if not known */
-    int64_t left_ms;  /* what is left of its lease; HF_FOREVER without one */
+    int64_t left_ms;  /* what is left of its lease; HF_FOREVER (-1) without one */
 } hf_entry;
 
 typedef struct hf_report hf_report;
@@ -507,6 +536,8 @@ typedef struct hf_report hf_report;
  * HF_EUNREACHABLE means that it was silent for so long. */
 HF_API int hf_inspect(hf_client *client, const char *name, bool prefix,
                       hf_report **ret_report, hf_error *why);
+/* How many entries (or findings) a report has; one entry, NULL if there is none at
+ * `index`. */
 HF_API size_t hf_report_count(const hf_report *report);
 HF_API const hf_entry *hf_report_entry(const hf_report *report, size_t index);
 HF_API void hf_report_free(hf_report *report);
@@ -516,8 +547,9 @@ HF_API void hf_report_free(hf_report *report);
 HF_API int hf_evict(hf_client *client, const char *name, uint64_t token, hf_error *why);
 
 /* Asks the holder with this token to release `name`: it gets HF_EVENT_REVOKED. `token`
- * 0 asks all holders. HF_ENOENT if there is none. On redis also 0, and no holder is
- * asked, if the token's client has passed the lock on to another of its callers. */
+ * 0 asks all holders. HF_ENOENT if there is none. On redis it returns 0 without asking
+ * any holder if the client that had this token has handed the lock off to another of
+ * its callers. */
 HF_API int hf_revoke(hf_client *client, const char *name, uint64_t token,
                      hf_error *why);
 
@@ -536,15 +568,16 @@ typedef struct hf_finding {
 
 /* Examines the store for settings and conditions that are known to break locks there.
  * The report has findings instead of entries: hf_report_count() of them, worst first.
- * Errors as those of hf_inspect(). */
+ * hf_report_finding() returns NULL if there is none at `index`. Errors as those of
+ * hf_inspect(). */
 HF_API int hf_diagnose(hf_client *client, hf_report **ret_report, hf_error *why);
 HF_API const hf_finding *hf_report_finding(const hf_report *report, size_t index);
 
 /* ---- Your own event loop ----------------------------------------------------- */
 
-/* A descriptor that polls readable when hf_dispatch() has something to do, also for a
- * timer. For clients opened with HF_DRIVER_USER, else HF_EINVAL. The client owns it:
- * never read, write or close it. */
+/* Returns a descriptor (0 or more), or a negative code. It polls readable when
+ * hf_dispatch() has something to do, also for a timer. For clients opened with
+ * HF_DRIVER_USER, else HF_EINVAL. The client owns it: never read, write or close it. */
 HF_API int hf_dispatch_fd(hf_client *client, hf_error *why);
 
 /* Does what is due and runs callbacks, on the calling thread; never blocks. Call it
