@@ -38,6 +38,11 @@ lib=$(dirname "$(dirname "$pc")")
 for header in holdfast.h holdfast/backend.h; do
     cmp -s "include/$header" "$root/include/$header" || fail "$header is not installed"
 done
+for example in examples/shell/*; do
+    installed=$root/share/doc/holdfast/examples/${example##*/}
+    cmp -s "$example" "$installed" || fail "$example is not installed"
+    [ ! -x "$example" ] || [ -x "$installed" ] || fail "$example cannot be run"
+done
 
 cat >"$dir/program.c" <<'END'
 #include <holdfast.h>
