@@ -270,7 +270,7 @@ def play_all(server, peer, cache, log):
         theirs.close()
         play_simple(Run(server, ours, theirs, rows), SECONDS / 6)
     alone = Run(server, ours, ours, rows)
-    alone.mixed("simple", "room for strangers", simple.cost, SECONDS / 3)
+    alone.mixed("simple", "room for foreign clients", simple.cost, SECONDS / 3)
     return rows
 
 

@@ -105,7 +105,7 @@ def contest(run, seconds, each=3):
 
 
 def cost(run, seconds, each=3):
-    """What holdfast clients alone lose by leaving room for strangers."""
+    """What holdfast clients alone lose by leaving room for foreign clients."""
     rounds = {"on": 0, "off": 0}
     command, url = run.ours.command
     for option in ["on", "off"] * 4:

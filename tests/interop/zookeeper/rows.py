@@ -232,7 +232,7 @@ def downgrade_before_writer(run, first, second):
     holder.must_drop("read", name)
     seen = woken(writer, since)
     writer.must_drop("write", name)
-    return "let in, CURATOR-621" if let_in else seen
+    return "admitted, CURATOR-621" if let_in else seen
 
 
 # ---- Semaphores ----------------------------------------------------------------------

@@ -222,7 +222,7 @@ def play_curator(run, seconds):
     run.both("write", "downgrade, writer waits", r.downgrade_before_writer)
     run.both("permits", "several at once", r.several)
     for kind in ["mutex", "write", "read"]:
-        run.both(kind, "asked for, lets go", r.revoked, kind)
+        run.both(kind, "asked for, releases", r.revoked, kind)
     run.both("mutex", "order of arrival", r.in_order, "mutex")
     run.both("leader", "order of arrival", r.in_order, "leader", 6)
     for kind in ["mutex", "write"]:
