@@ -424,7 +424,7 @@ const struct command cmd_watch = {
         "counted, opened; for a cell created, changed, removed.\n\n"
         "The command asks the store every --every, so a change that is undone in "
         "between is not seen. \"released\" also stands for a holder that died or was "
-        "evicted: the store does not say why a holder is gone.",
+        "evicted: the store does not say why a hold has ended.",
     .examples = watch_examples,
     .options = watch_options,
     .run = run_watch,

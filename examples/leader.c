@@ -9,11 +9,12 @@
 static sem_t step_down;
 
 /* On a thread of the library: wake the program's own thread, and return. */
-static void told(void *user, hf_hold *hold, enum hf_event event, const hf_error *why)
+static void on_event(void *user, hf_hold *hold, enum hf_event event,
+                     const hf_error *why)
 {
     (void)hold;
     (void)why;
-    printf("%s hears: %s\n", (const char *)user,
+    printf("%s: %s\n", (const char *)user,
            event == HF_EVENT_REVOKED ? "another candidate asks for leadership"
            : event == HF_EVENT_LOST  ? "not leader any more"
                                      : "leadership is in doubt");
@@ -34,7 +35,7 @@ static int campaign(const char *name, hf_client **client, hf_hold **hold,
     if (rc == 0)
         rc = hf_acquire(*client, &want, 1, &patient, hold, why);
     if (rc == 0)
-        rc = hf_hold_watch(*hold, told, (void *)(uintptr_t)name, why);
+        rc = hf_hold_watch(*hold, on_event, (void *)(uintptr_t)name, why);
     if (rc == 0)
         printf("%s leads, term %llu\n", name,
                (unsigned long long)hf_hold_token(*hold, 0));

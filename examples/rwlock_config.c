@@ -26,7 +26,7 @@ int main(void)
         rc = fail("write", &why);
         goto out;
     }
-    printf("writing; a reader is told: %s\n",
+    printf("writing; a reader gets: %s\n",
            hf_error_name(hf_acquire(client, &reading, 1, NULL, &reader, NULL)));
     if (hf_hold_downgrade(writer, 0, &why)) {
         rc = fail("downgrade", &why);
@@ -36,7 +36,7 @@ int main(void)
         rc = fail("read", &why);
         goto out;
     }
-    printf("two readers; a writer is told: %s\n",
+    printf("two readers; a writer gets: %s\n",
            hf_error_name(hf_acquire(client, &writing, 1, NULL, &other, NULL)));
     if (hf_release(writer, &why) || hf_release(reader, &why))
         rc = fail("release", &why);

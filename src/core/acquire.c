@@ -373,7 +373,7 @@ static int64_t undo_until(const struct hf_op *op)
     return op->rc == HF_ECANCELLED || end < soon ? soon : end;
 }
 
-/* The op was first in line for this claim and goes: the next op takes over. */
+/* The op was the first that waited for this claim, and ends: the next op takes over. */
 static void leave_to_next(struct claim *claim)
 {
     if (claim->state == CLAIM_FAILED || claim->state == CLAIM_BUSY)

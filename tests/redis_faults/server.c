@@ -202,8 +202,8 @@ static void flushed_while_held(void)
     CHECK_RC(hf_release(next, NULL), HF_ELOST);
     int64_t back = check_recovers(client);
     hf_close(client);
-    report("FLUSHALL while held", back, "LOST after %lld ms, token grows",
-           (long long)told);
+    report("FLUSHALL while held", back,
+           "LOST at the next renewal, after %lld ms; token grows", (long long)told);
 }
 
 static void flushed_while_waiting(void)
