@@ -257,7 +257,8 @@ static const struct option acquire_options[] = {
       "length of the lease (required): the lock ends after it unless it is extended", 0,
       0 },
     { "wait", 'w', OPT_FOREVER, "DURATION",
-      "how long to wait for the lock: 10s, 1m30s, 0 or forever (the default)", 0, 0 },
+      "how long to wait for the lock: 10s or 10, 1m30s, 0, or forever (the default)", 0,
+      0 },
     { "nonblock", 'n', OPT_FLAG, NULL, "the same as --wait 0", 0, 0 },
     { "note", 0, OPT_TEXT, "TEXT",
       "text about this hold for other users, printed by show and watch; default: the "

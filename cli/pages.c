@@ -109,14 +109,14 @@ static const struct page_section run_sections[] = {
       "An eviction is reported at once, a loss of the store's data at the next "
       "renewal, up to a third of the lease later. Until then another client may hold "
       "the lock while the command runs.\n\n"
-      "The deadline also holds when `holdfast` itself is stopped or killed: a second "
-      "process, the warden, between `holdfast` and the command, has the same deadline. "
-      "The exit code is 78, whatever the command's own exit code was." },
+      "The command is also killed in time when `holdfast` itself is stopped or killed: "
+      "a second process between `holdfast` and the command, the warden, knows the "
+      "deadline. The exit code is 78, whatever the command's own exit code was." },
     { "JOB CONTROL",
       "The command runs in a process group of its own, which gets the terminal: "
       "Ctrl-C, Ctrl-Z, `fg` and reading from the terminal work as without `holdfast`. "
       "SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2 and SIGWINCH that reach "
-      "`holdfast` are passed on.\n\n"
+      "`holdfast` are passed on to the command.\n\n"
       "Ctrl-Z stops the command and `holdfast`. A lock without a lease stays held, and "
       "waiters wait until the job continues. A lease is not renewed while `holdfast` "
       "is stopped, and the warden kills the command before the lease ends: `fg` then "
