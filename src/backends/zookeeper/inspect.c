@@ -303,8 +303,8 @@ static void revoke_end(struct zk_session *me, struct walk *walk)
     if (walk->found)
         hf__zk_job_end(me, &walk->job, 0, NULL);
     else
-        hf__zk_job_end(me, &walk->job, hf__fail(&why, HF_ENOENT, "the lock has no holder"),
-                       &why);
+        hf__zk_job_end(me, &walk->job,
+                       hf__fail(&why, HF_ENOENT, "the lock has no holder"), &why);
 }
 
 void hf__zk_revoke(struct zk_session *me, struct hf_request *request)
