@@ -90,7 +90,7 @@ extern "C" {
     X(HF_EREFUSED, -10, "the store refused the request")                               \
     X(HF_EUNREACHABLE, -11, "the store does not answer")                               \
     X(HF_EUNCERTAIN, -12, "the answer was lost; the outcome is not known")             \
-    X(HF_EMISMATCH, -13, "the name is in use as another kind, limit or layout")        \
+    X(HF_EMISMATCH, -13, "the name is in use with another kind, limit or layout")      \
     X(HF_ECLOSED, -14, "the client is closed")                                         \
     X(HF_EFORKED, -15, "a client cannot be used in a forked child")                    \
     X(HF_ECALLBACK, -16, "a call that may wait was made inside a callback")            \
