@@ -31,9 +31,9 @@ static bool lease_is_over(const struct claim *claim)
  * on it. NULL: the op asks the store. */
 static struct claim *claim_to_share(const struct hf_op *op, const struct claim *claim)
 {
-    if (claim->named) /* it was shared before, and had to get a new ticket */
+    if (hf__list_first(&claim->ops)) /* shared itself, and in need of a new ticket */
         return NULL;
-    struct claim *other = hf__claim_find(op->client, &claim->ticket, op->owner);
+    struct claim *other = hf__claim_find(claim, op->owner);
     if (!other || other->state != CLAIM_HELD || !lease_is_over(other))
         return other;
     hf__claim_lost(other, NULL);
@@ -260,7 +260,8 @@ int hf__acquire(hf_client *client, const hf_want *wants, size_t count,
     int rc = hf__plan(&op, wants, count, options);
     if (rc == 0) {
         op_start(&op);
-        hf__op_await(&op, HF_NEVER);
+        if (!op.finished)
+            hf__op_await(&op, HF_NEVER);
         rc = op.rc;
         hf__op_free_claims(&op);
     }

@@ -179,7 +179,6 @@ struct claim *hf__claim_take_idle(hf_client *client, const char *name, int32_t k
     struct claim *claim = find_idle(client, name, kind);
     if (!claim || !hf__claim_new_id(claim))
         return NULL;
-    hf__claim_unname(claim); /* other callers must not wait on it yet */
     hf__list_remove(&claim->all);
     client->idle_count--;
     claim_reset(claim);
@@ -261,20 +260,22 @@ bool hf__claim_may_reenter(const struct claim *claim, struct owner owner)
 }
 
 /* One that `owner` holds and may enter again, else one to wait on, else NULL. */
-struct claim *hf__claim_find(hf_client *client, const struct hf_ticket *ticket,
-                             struct owner owner)
+struct claim *hf__claim_find(const struct claim *claim, struct owner owner)
 {
+    const hf_client *client = claim->client;
+    const struct hf_ticket *ticket = &claim->ticket;
     struct claim *found = NULL;
     if (!client->names_count)
         return NULL;
-    struct claim *claim = client->names[ticket->name_hash & (client->names_size - 1)];
-    for (; claim; claim = claim->name_next) {
-        if (claim->state == CLAIM_IDLE || !same_name(&claim->ticket, ticket))
+    struct claim *other = client->names[ticket->name_hash & (client->names_size - 1)];
+    for (; other; other = other->name_next) {
+        if (other == claim || other->state == CLAIM_IDLE ||
+            !same_name(&other->ticket, ticket))
             continue;
-        if (ticket->kind == HF_REENTRANT && hf__claim_may_reenter(claim, owner))
-            return claim;
-        if (claim->combine && !claim->pinned)
-            found = claim;
+        if (ticket->kind == HF_REENTRANT && hf__claim_may_reenter(other, owner))
+            return other;
+        if (other->combine && !other->pinned)
+            found = other;
     }
     return found;
 }

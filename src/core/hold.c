@@ -368,7 +368,8 @@ int hf__hold_release(struct hf_hold *hold, hf_error *why)
     struct hf_op op;
     hf__op_init(&op, hold->client, OP_RELEASE);
     start_release(&op, hold);
-    hf__op_await(&op, HF_NEVER);
+    if (!op.finished)
+        hf__op_await(&op, HF_NEVER);
     if (op.rc != 0 && why)
         *why = op.why;
     return op.rc;

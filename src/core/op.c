@@ -137,7 +137,8 @@ void hf__op_finish(struct hf_op *op, int rc)
         hf__hold_free(op->hold);
         op->hold = NULL;
     }
-    hf__op_timer(op, HF_NEVER);
+    if (op->timer.slot)
+        hf__op_timer(op, HF_NEVER);
     if (op->reserved)
         hf__loop_unreserve(&client->loop);
     hf__list_remove(&op->link);

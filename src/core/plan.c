@@ -103,6 +103,8 @@ static void fill_claim(struct claim *claim, const struct plan *plan,
     claim->combine = mutex && plan->combine;
     claim->reentrant = want->kind == HF_REENTRANT;
     claim->owner = plan->owner;
+    if (!claim->combine && !claim->reentrant)
+        hf__claim_unname(claim); /* it was idle, and is of no use to other callers */
 }
 
 static struct claim *named_claim(hf_client *client, const char *name, int32_t kind,
