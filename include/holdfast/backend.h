@@ -9,9 +9,8 @@
  *   128-bit id of a ticket before the store sends the first byte, so core may repeat
  *   every request: `attempt` of a ticket that is queued or granted already answers its
  *   present state, `withdraw` of a ticket that is not there answers HF_GONE, and
- *   neither does anything twice. (Core may use an id again, for the same name, after
- *   the store answered its withdrawal inside the call: then no request can be under
- *   way.) Release, timeout, cancel and roll-back are all `withdraw`.
+ *   neither does anything twice. No id is used for a second ticket. Release, timeout,
+ *   cancel and roll-back are all `withdraw`.
  *
  * THREADS
  *

@@ -205,10 +205,7 @@ static void claim_restart(struct claim *claim)
     claim->direct_next = claim->sent = claim->sent_before = false;
     claim->ticket.flags |= HF_TICKET_YIELD; /* other clients first */
     memset(claim->ticket.store, 0, sizeof(claim->ticket.store));
-    if (!hf__claim_new_id(claim)) {
-        hf__acquire_undo(front, HF_ESYSTEM);
-        return;
-    }
+    claim->ticket.id = hf__next_id(claim->client);
     hf__claim_name(claim);
     hf__acquire_advance(front);
 }

@@ -54,6 +54,7 @@ static void claim_destroy(struct claim *claim)
 static void claim_reset(struct claim *claim)
 {
     struct hf_ticket *ticket = &claim->ticket;
+    ticket->id = hf__next_id(claim->client);
     ticket->flags = 0;
     ticket->ttl_ns = 0;
     memset(ticket->store, 0, sizeof(ticket->store));
@@ -90,12 +91,6 @@ static bool set_name(struct claim *claim, const char *name, size_t len, uint32_t
     return true;
 }
 
-bool hf__claim_new_id(struct claim *claim)
-{
-    struct hf_id *id = &claim->ticket.id;
-    return hf__random(&claim->client->ids, id, sizeof(*id)) == 0;
-}
-
 struct claim *hf__claim_new(hf_client *client, const char *name, size_t len,
                             uint32_t hash)
 {
@@ -103,7 +98,7 @@ struct claim *hf__claim_new(hf_client *client, const char *name, size_t len,
     if (!claim)
         return NULL;
     claim_reset(claim);
-    if (!set_name(claim, name, len, hash) || !hf__claim_new_id(claim)) {
+    if (!set_name(claim, name, len, hash)) {
         claim_destroy(claim);
         return NULL;
     }
@@ -177,7 +172,7 @@ static struct claim *find_idle(const hf_client *client, const char *name, int32_
 struct claim *hf__claim_take_idle(hf_client *client, const char *name, int32_t kind)
 {
     struct claim *claim = find_idle(client, name, kind);
-    if (!claim || !hf__claim_new_id(claim))
+    if (!claim)
         return NULL;
     hf__list_remove(&claim->all);
     client->idle_count--;

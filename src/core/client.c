@@ -14,6 +14,7 @@
 #include "../base/error.h"
 #include "../base/fork.h"
 #include "../base/mem.h"
+#include "../base/rand.h"
 #include "../base/url.h"
 #include "registry.h"
 
@@ -215,6 +216,14 @@ static int open_session(hf_client *client, const struct hf_url *url, hf_error *w
     return 0;
 }
 
+static int draw_first_id(hf_client *client, hf_error *why)
+{
+    struct hf_random pool = { .left = 0 };
+    if (hf__random(&pool, &client->next_id, sizeof(client->next_id)) != 0)
+        return hf__fail(why, HF_ESYSTEM, "the kernel gives no random bytes");
+    return 0;
+}
+
 static int check_lease(const hf_client *client, hf_error *why)
 {
     if (client->ttl_ns && !(client->caps & HF_CAP_LEASE))
@@ -254,6 +263,8 @@ int hf__client_open(const char *text, const hf_options *given, hf_client **ret_c
     }
     client->store = store;
     rc = apply_url(client, &url, why);
+    if (rc == 0)
+        rc = draw_first_id(client, why);
     if (rc == 0)
         rc = open_session(client, &url, why);
     if (rc == 0 && (rc = check_lease(client, why)) != 0)

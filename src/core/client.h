@@ -18,7 +18,6 @@
 #define HF_CORE_CLIENT_H
 
 #include "../base/list.h"
-#include "../base/rand.h"
 #include "handle.h"
 #include "loop.h"
 
@@ -229,19 +228,29 @@ struct hf_client {
     struct handle *free_holds;
     uint32_t free_holds_count;
 
-    struct hf_random ids; /* Who drives the loop (driver.c). */
+    struct hf_id next_id; /* of a ticket or request: hf__next_id() */
+
+    /* Who drives the loop (driver.c). */
     bool driven;
     struct hf_list_node sleepers; /* threads that wait while another one drives */
     uint32_t inside;              /* threads that wait in this client, or dispatch */
     pthread_cond_t emptied;
     bool thread_running, thread_armed;
-
     pthread_t thread;
     int outer_fd; /* the background thread's epoll: the loop's, and done_fd */
     int done_fd;  /* eventfd: `calls` has something */
 };
 
 extern const struct hf_host_ops hf__host_ops;
+
+/* The first id of a client is random, the others count up from it: no two clients have
+ * the same, and no id is used twice. */
+static inline struct hf_id hf__next_id(hf_client *client)
+{
+    struct hf_id id = client->next_id;
+    client->next_id.word[0]++;
+    return id;
+}
 
 /* handle of a client -> locked client, or NULL with the code in *ret_rc. */
 hf_client *hf__client_lock(const hf_client *handle, int *ret_rc, hf_error *why);
@@ -256,7 +265,6 @@ void hf__client_close(hf_client *handle);
 /* A new claim, in no table. NULL: out of memory. */
 struct claim *hf__claim_new(hf_client *client, const char *name, size_t len,
                             uint32_t hash);
-bool hf__claim_new_id(struct claim *claim);
 /* The claim has neither holder nor ticket any more: it becomes idle, or goes. */
 void hf__claim_free(struct claim *claim);
 /* An idle claim of that name and kind, as a new one. NULL: there is none. */

@@ -15,7 +15,6 @@
 #include "../base/clock.h"
 #include "../base/error.h"
 #include "../base/mem.h"
-#include "../base/rand.h"
 #include "../base/text.h"
 #include "report.h"
 
@@ -155,10 +154,8 @@ int hf__request(hf_client *client, struct request_call *call, hf_error *why)
         return hf__fail_code(why, rc);
     op->reserved = true;
     hf__list_push_back(&client->ops, &op->all);
-    if (hf__random(&client->ids, &call->request.id, sizeof(call->request.id)) != 0)
-        hf__op_finish(op, hf__fail_code(&op->why, HF_ESYSTEM));
-    else
-        request_send(op);
+    call->request.id = hf__next_id(client);
+    request_send(op);
     hf__run_ready(client);
     if (!op->finished && (rc = hf__loop_ensure(&client->loop, &op->why)) != 0) {
         client->store->forget(client->session, &call->request);
