@@ -33,7 +33,8 @@ static struct claim *claim_to_share(const struct hf_op *op, const struct claim *
 {
     if (hf__list_first(&claim->ops)) /* shared itself, and in need of a new ticket */
         return NULL;
-    struct claim *other = hf__claim_find(claim, op->owner);
+    bool reentrant = op->reentrant >> op->at & 1;
+    struct claim *other = hf__claim_find(claim, op->owner, reentrant);
     if (!other || other->state != CLAIM_HELD || !lease_is_over(other))
         return other;
     hf__claim_lost(other, NULL);
@@ -67,8 +68,8 @@ static void ask_store(struct hf_op *op, struct claim *claim)
 static void start_claim(struct hf_op *op, struct claim *claim)
 {
     struct claim *other = claim_to_share(op, claim);
-    bool again = other && claim->ticket.kind == HF_REENTRANT &&
-                 hf__claim_may_reenter(other, op->owner);
+    bool reentrant = op->reentrant >> op->at & 1; /* the claim may be of another kind */
+    bool again = other && reentrant && hf__claim_may_reenter(other, op->owner);
     bool join = other && claim->combine && hf__claim_fits(other, claim->ttl_ns);
     if (again || (join && (op->timeout_ms != 0 || hf__claim_is_offered(other))))
         share_claim(op, other, again);

@@ -255,7 +255,8 @@ bool hf__claim_may_reenter(const struct claim *claim, struct owner owner)
 }
 
 /* One that `owner` holds and may enter again, else one to wait on, else NULL. */
-struct claim *hf__claim_find(const struct claim *claim, struct owner owner)
+struct claim *hf__claim_find(const struct claim *claim, struct owner owner,
+                             bool reentrant)
 {
     const hf_client *client = claim->client;
     const struct hf_ticket *ticket = &claim->ticket;
@@ -267,7 +268,7 @@ struct claim *hf__claim_find(const struct claim *claim, struct owner owner)
         if (other == claim || other->state == CLAIM_IDLE ||
             !same_name(&other->ticket, ticket))
             continue;
-        if (ticket->kind == HF_REENTRANT && hf__claim_may_reenter(other, owner))
+        if (reentrant && hf__claim_may_reenter(other, owner))
             return other;
         if (other->combine && !other->pinned)
             found = other;

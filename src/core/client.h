@@ -272,9 +272,10 @@ struct claim *hf__claim_take_idle(hf_client *client, const char *name, int32_t k
 void hf__claim_free_idle(hf_client *client);
 void hf__claim_name(struct claim *claim);   /* into the table by name */
 void hf__claim_unname(struct claim *claim); /* and out of it */
-/* Another claim on the same name that `owner` holds and may enter again, else one to
- * wait on, else NULL. */
-struct claim *hf__claim_find(const struct claim *claim, struct owner owner);
+/* Another claim on the same name: one that `owner` holds and may enter again, if the
+ * want is `reentrant`, else one to wait on, else NULL. */
+struct claim *hf__claim_find(const struct claim *claim, struct owner owner,
+                             bool reentrant);
 /* `claim` is held by this owner, and may be entered by it once more. */
 bool hf__claim_may_reenter(const struct claim *claim, struct owner owner);
 /* Held, and any caller of this client may take it. */
