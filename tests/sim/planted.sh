@@ -9,7 +9,7 @@ sim=$1
 mutants="double-grant:lease:1-100 token:lease:1-100 arrival:lease:1-100
 keep-ticket:lease:1-100 no-push:lease:1-100 core-arrival:lease:1-100
 core-no-word:lease:1-100 core-deaf:lease:1400-1500 late-renewal:lease:100-200
-offer-owner:mem:1-100 offer-kept:mem:4900-5000 offer-lease:mem:1-100"
+offer-owner:mem:1-100 offer-kept:mem:800-900 offer-lease:mem:1-100"
 
 number=0
 bad=0
