@@ -233,9 +233,10 @@ void hf__memory_end(struct memory_session *me, struct memory_entry *entry)
         entry_free(me, entry);
 }
 
+/* If the grant was not reported yet, core hears of both. */
 void hf__memory_lose(struct memory_session *me, struct memory_entry *entry)
 {
-    if (entry->interest)
+    if (entry->interest || (entry->news & MEMORY_GRANTED))
         hf__memory_post(me, entry, MEMORY_LOST);
     hf__memory_end(me, entry);
 }
