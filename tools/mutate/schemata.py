@@ -182,7 +182,7 @@ HOOKS = [
      '    return f"{head}\\n{body}\\n{table}" + HFM_BEGIN'),
     ("tools/embed-scripts.py", "    return {p.stem: assemble(p) for p in paths",
      "    return hfm(directory) or {p.stem: assemble(p) for p in paths"),
-    ("tools/embed-scripts.py", "\n\ndef shorten(", '''
+    ("tools/embed-scripts.py", "\n\ndef load(", '''
 HFM_BEGIN = """
 void hfm_scripts(const struct script *const *all);
 __attribute__((constructor(102))) static void hfm_begin(void)
@@ -206,7 +206,7 @@ def hfm(directory):
     return texts
 
 
-def shorten('''),
+def load('''),
 ]
 
 
@@ -259,8 +259,12 @@ class Copy:
                 text = stream.read()
             with open(f"{shadow}/{name}", "w", encoding="utf-8") as stream:
                 stream.write(text[:mutant.start] + mutant.after + text[mutant.end:])
+            try:
+                texts = embed.load(shadow)
+            except embed.Wrong:  # what is not there does not load either
+                texts = {}
             parts = [f"{script} {embed.sha1(new)} {len(new.encode())}\n{new}"
-                     for script, new in embed.load(shadow).items() if new != plain[script]]
+                     for script, new in texts.items() if new != plain[script]]
             write(f"{self.lua}/{mutant.number}", "".join(parts))
             with open(f"{shadow}/{name}", "w", encoding="utf-8") as stream:
                 stream.write(text)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The scripts of scripts/ as the build embeds them: each line "-- uses: base, queue" in
- * a script is replaced by part_base.lua and part_queue.lua. */
+/* The scripts of scripts/ as the build embeds them: `-- uses:` and `-- pastes:` in a
+ * script put parts into it. tools/embed-scripts.py describes both. */
 #ifndef HF_REDIS_SCRIPTS_H
 #define HF_REDIS_SCRIPTS_H
 

@@ -34,5 +34,5 @@ else
     end
     call('HSET', K.name, 'holdfast_version', new, 'holdfast_value', value)
 end
-call('SET', K.done, new, 'PX', 60000)
+call('SET', K.done, new, 'PX', ANSWER_MS)
 return { 1, tonumber(new) }

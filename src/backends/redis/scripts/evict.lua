@@ -58,7 +58,7 @@ local answer = call('GET', done)
 if answer then
     return tonumber(answer)
 elseif ARGV[3] == 'x' then
-    call('SET', done, 0, 'PX', 60000)
+    call('SET', done, 0, 'PX', ANSWER_MS)
     return 0
 end
 local fields = call('HGETALL', K.info)
@@ -79,7 +79,7 @@ for i = 1, #fields, 2 do
         if not confirmed then
             push(r, 'l', owner, ' ' .. details)
         end
-        call('SET', done, 1, 'PX', 60000)
+        call('SET', done, 1, 'PX', ANSWER_MS)
         return 1
     end
 end
@@ -90,7 +90,7 @@ if #hash == 2 and hash[1] ~= 'mode' and call('HEXISTS', K.info, hash[1]) == 0
     and call('GET', K.token) == ARGV[1] then
     K.channel = KEYS[7]
     if mutex_drop(hash[1], { kind = 'm' }) then
-        call('SET', done, 1, 'PX', 60000)
+        call('SET', done, 1, 'PX', ANSWER_MS)
         return 1
     end
 end

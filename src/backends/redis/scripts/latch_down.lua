@@ -30,5 +30,5 @@ else
     call('PUBLISH', K.channel, '0')
     latch_open()
 end
-call('SET', K.done, left, 'PX', OPENED_MS)
+call('SET', K.done, left, 'PX', ANSWER_MS)
 return left

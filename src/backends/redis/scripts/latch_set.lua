@@ -22,6 +22,6 @@ end
 latch_open()
 call('SET', K.name, count)
 latch_note()
-call('SET', K.done, 1, 'PX', OPENED_MS)
+call('SET', K.done, 1, 'PX', ANSWER_MS)
 call('PUBLISH', K.channel, '1')
 return 1

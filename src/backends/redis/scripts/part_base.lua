@@ -1,31 +1,17 @@
 -- SPDX-License-Identifier: MIT
--- What every script uses: the clock, records, messages to waiters, tokens. K holds the
--- keys by name; each script fills it in.
+-- uses: values
+-- What every script uses: the clock, records, messages to waiters, tokens.
 
-local call = redis.call
-local K = {}
+K = K or {}
 
--- After a hand-off run of RUN_MAX grants the lock is left open to Redisson's waiters
--- for OPEN_MS milliseconds.
-local RUN_MAX, OPEN_MS = 8, 20
-
--- A queue expires when none of its waiters has asked for so long (milliseconds).
-local QUEUE_MS = 120000
-
--- An unused semaphore is kept for so long after its last lease (milliseconds).
-local KEEP_MS = 86400000
-
--- Epoch of the server, in milliseconds and microseconds, as numbers and as text; read
--- once, when needed.
-local now, now_us, now_text, now_us_text
+-- Reads the server's clock, once, when needed.
 local function clock()
     if not now then
         local time = call('TIME')
-        now_us = time[1] * 1000000 + time[2]
-        now = math.floor(now_us / 1000)
         local micros = string.format('%06d', time[2])
         now_us_text = time[1] .. micros
-        now_text = time[1] .. string.sub(micros, 1, 3)
+        now_text = string.sub(now_us_text, 1, -4)
+        now = now_text + 0
     end
 end
 
@@ -42,18 +28,17 @@ local function corrupt()
     return redis.error_reply('HOLDFAST corrupt token')
 end
 
--- The record of an owner in INFO. Numbers stay text.
-local RECORD = '^(%a) (%a) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%S+) (%d+) (.*)$'
-
+-- The fields of an owner's record in INFO; nil if it is no record. Numbers stay text.
 local function record_read(line)
-    if not line then
-        return nil
+    local r
+    if line then
+        local state, kind, permits, ttl, reserve, token, span, since, inbox, number,
+            details = string.match(line, RECORD)
+        r = state and { state = state, kind = kind, permits = permits, ttl = ttl,
+            reserve = reserve, token = token, span = span, since = since,
+            inbox = inbox, number = number, details = details }
     end
-    local state, kind, permits, ttl, reserve, token, span, since, inbox, number,
-        details = string.match(line, RECORD)
-    return state and { state = state, kind = kind, permits = permits, ttl = ttl,
-        reserve = reserve, token = token, span = span, since = since, inbox = inbox,
-        number = number, details = details }
+    return r
 end
 
 local function record_write(r)
@@ -64,6 +49,7 @@ end
 
 -- The record of a new waiter, from the arguments of a take script.
 local function record_new(ttl, reserve, inbox, number, details, kind, permits)
+    clock()
     return { state = 'w', kind = kind, permits = permits, ttl = ttl, reserve = reserve,
         token = '0', span = '0', since = now_text, inbox = inbox, number = number,
         details = details }
@@ -80,58 +66,56 @@ end
 -- also grow after a restart that lost them. A block is larger than one only if the
 -- clock is ahead of the counter, so the counter never runs away from the clock. GETSET
 -- alone is enough when the clock is ahead, as it nearly always is.
-local TOKEN_MAX = 2 ^ 53 - 2 ^ 20
-
 local function draw_token(reserve)
     clock()
-    local old = redis.pcall('GETSET', K.token, text(now_us + reserve - 1))
-    if not old then
-        return now_us_text, reserve
-    elseif type(old) == 'table' and not string.find(old.err, 'WRONGTYPE', 1, true) then
+    local now_us, last = now_us_text + 0, now_us_text
+    local token, span = now_us_text, reserve
+    if reserve ~= '1' then
+        last = text(now_us + reserve - 1)
+    end
+    local old = redis.pcall('GETSET', K.token, last)
+    if type(old) == 'table' and not string.find(old.err, 'WRONGTYPE', 1, true) then
         -- Out of memory, a replica: fails with the server's error.
-        call('GETSET', K.token, now_us_text)
+        call('GETSET', K.token, last)
     end
-    local last = type(old) == 'string' and string.match(old, '^%d+$') and tonumber(old)
-    if last and last < now_us then
-        return now_us_text, reserve
-    elseif last and last < TOKEN_MAX then
-        call('SET', K.token, text(last + 1))
-        return text(last + 1), '1'
-    elseif type(old) == 'string' then
-        call('SET', K.token, old)
+    local before = not old and 0 or
+        type(old) == 'string' and string.find(old, '^[0-9]+$') and tonumber(old)
+    if not before or before >= now_us and before >= TOKEN_MAX then
+        token = nil
+        if type(old) == 'string' then
+            call('SET', K.token, old)
+        end
+    elseif before >= now_us then
+        token = text(before + 1)
+        span = '1'
+        call('SET', K.token, token)
     end
-    return nil
+    return token, span
 end
 
--- Makes r a holder's record: true. Nil: there is no token.
+-- Makes r a holder's record and returns its token. Nil: there is no token.
 local function grant(r)
     local token, span = draw_token(r.reserve)
-    if not token then
-        return nil
+    if token and K.token_ms then
+        local left = text(K.token_ms + r.ttl)
+        call('PEXPIRE', K.token, left)
     end
-    if K.token_ms then
-        call('PEXPIRE', K.token, text(K.token_ms + r.ttl))
+    if token then
+        r.state, r.token, r.span, r.since = 'h', token, span, now_text
     end
-    r.state, r.token, r.span, r.since = 'h', token, span, now_text
-    return true
+    return token
 end
 
 -- Sends the grant to the waiter, unless it is the caller (me), which gets a reply. The
 -- waiter believes the message, so it is the last step. False if the client is not
 -- connected: then the caller must take the hold back.
 local function push_grant(owner, r, me)
-    return owner == me or push(r, 'g', owner,
-        ' ' .. r.token .. ' ' .. r.span .. ' ' .. r.ttl .. ' ' .. r.since)
-end
-
--- Writes a hold by `write`. If the server refuses a command of it (an ACL), `undo`
--- takes the others back: without its lease the hold would never end.
-local function write_or_undo(write, undo, owner, r, run)
-    local good, why = pcall(write, owner, r, run)
-    if not good then
-        undo(owner, r)
-        error(why, 0)
+    local sent = owner == me
+    if not sent then
+        local rest = ' ' .. r.token .. ' ' .. r.span .. ' ' .. r.ttl .. ' ' .. r.since
+        sent = push(r, 'g', owner, rest)
     end
+    return sent
 end
 
 local function reply_granted(r)
@@ -149,7 +133,7 @@ end
 local function forget_holders()
     local fields = call('HGETALL', K.info)
     for i = 1, #fields, 2 do
-        if string.sub(fields[i + 1], 1, 2) == 'h ' then
+        if string.find(fields[i + 1], '^h ') then
             call('HDEL', K.info, fields[i])
         end
     end

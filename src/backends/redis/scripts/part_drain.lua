@@ -1,6 +1,16 @@
 -- SPDX-License-Identifier: MIT
 -- Grants from the head of QUEUE, for locks that several clients may hold.
 
+-- Writes a hold by `write`. If the server refuses a command of it (an ACL), `undo`
+-- takes the others back: without its lease the hold would never end.
+local function write_or_undo(write, undo, owner, r, run)
+    local good, why = pcall(write, owner, r, run)
+    if not good then
+        undo(owner, r)
+        error(why, 0)
+    end
+end
+
 -- By own function: the function that takes its change back.
 local undo = {}
 

@@ -2,9 +2,9 @@
 -- Redisson's count-down latch: a counter, deleted when the latch opens. INFO has #kind
 -- l if holdfast made it; `opened` has the notified waiters, for those that ask again.
 
--- TTL of `opened`; TTL of the note that a counter is a latch, from the last use by
--- holdfast (Redisson may open the latch without a message).
-local OPENED_MS, LATCH_MS = 60000, 3600000
+-- TTL of the note that a counter is a latch, from the last use by holdfast (Redisson
+-- may open the latch without a message).
+local LATCH_MS = 3600000
 
 -- What is left; nil if the latch is open, false if the name is no latch.
 local function latch_read()
@@ -32,6 +32,6 @@ local function latch_open()
             call('SADD', K.opened, owner)
         end
     end
-    call('PEXPIRE', K.opened, OPENED_MS)
+    call('PEXPIRE', K.opened, ANSWER_MS)
     call('DEL', K.queue, K.info)
 end

@@ -40,9 +40,6 @@ end
 -- Adds the caller (me) to the fair queue, or extends its deadline. Returns its place,
 -- and whether a foreign client is ahead.
 local function fair_enqueue(me, mine, known, pttl)
-    if known and known.state == 'w' then
-        mine.since = known.since
-    end
     local wait = math.max(0, pttl)
     local score = tonumber(call('ZSCORE', K.patience, me) or 0)
     local queue = call('LRANGE', K.fair, 0, -1)
@@ -67,7 +64,7 @@ local function fair_enqueue(me, mine, known, pttl)
     if now + wait + PATIENCE > score then
         call('ZADD', K.patience, text(now + wait + PATIENCE), me)
     end
-    call('HSET', K.info, me, record_write(mine))
+    call('HSET', K.info, me, waiter_record(mine, known))
     raise_ttl(K.info, mine.ttl + QUEUE_MS)
     return place, foreign
 end
@@ -104,6 +101,9 @@ queue_grant = function(me, release)
         if not owner then
             return nil
         end
+        if release then
+            run = run_restart(run)
+        end
         if release and run >= RUN_MAX then
             call('LPUSH', K.queue, owner)
             call('HSET', K.info, '#run', 0)
@@ -116,16 +116,12 @@ queue_grant = function(me, release)
             end
             release = false
         else
-            if not grant(r) then
-                call('LPUSH', K.queue, owner)
+            local sent = queue_pass(owner, r, run, me)
+            if sent then
+                return owner
+            elseif sent == nil then
                 return nil, 'corrupt'
             end
-            mutex_own(owner, r, run + 1)
-            if push_grant(owner, r, me) then
-                return owner
-            end
-            mutex_undo(owner)
-            call('HSET', K.info, '#run', run)
         end
     end
 end
@@ -155,12 +151,12 @@ fair_grant = function(me, release)
             return nil, 'corrupt'
         end
         fair_drop(owner)
-        mutex_own(owner, r, run + 1)
-        if push_grant(owner, r, me) then
+        if not mutex_write(owner, r, run + 1) then
+            -- Fails with the server's error.
+            call('PEXPIRE', K.name, r.ttl)
+        elseif mutex_push(owner, r, run, me) then
             return owner
         end
-        mutex_undo(owner)
-        call('HSET', K.info, '#run', run)
     end
 end
 
@@ -181,8 +177,7 @@ end
 local function mutex_release(owner, kind)
     local waiter, why = mutex_grant(kind, nil, true)
     if not waiter and not why then
-        call('DEL', K.info)
-        call('PUBLISH', K.channel, '0')
+        mutex_free()
         return
     end
     call('HDEL', K.info, owner)

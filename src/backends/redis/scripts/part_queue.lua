@@ -16,29 +16,36 @@ local function queue_head()
     end
 end
 
--- How many waiters are ahead of the caller, which is added if it is not queued yet.
+-- How many waiters are ahead of the caller (me), which is added if it is not queued
+-- yet; `known` is the record that it has.
 local function queue_place(me, known)
-    if known then
-        if call('LINDEX', K.queue, 0) == me then
-            return 0
-        end
+    local place
+    if known and call('LINDEX', K.queue, 0) == me then
+        place = 0
+    elseif known then
         for i, owner in ipairs(call('LRANGE', K.queue, 0, -1)) do
             if owner == me then
-                return i - 1
+                place = i - 1
+                break
             end
         end
     end
-    return call('RPUSH', K.queue, me) - 1
+    return place or call('RPUSH', K.queue, me) - 1
 end
 
--- Adds the caller (me) or updates its record; `known` is the old one. Returns its
--- place.
-local function enqueue(me, mine, known, forever)
+-- The new record of a waiter: it waits since it was queued first.
+local function waiter_record(mine, known)
     if known and known.state == 'w' then
         mine.since = known.since
     end
+    local record = record_write(mine)
+    return record
+end
+
+-- Adds the caller (me) or updates its record. Returns its place.
+local function enqueue(me, mine, known, forever)
     local place = queue_place(me, known)
-    call('HSET', K.info, me, record_write(mine))
+    call('HSET', K.info, me, waiter_record(mine, known))
     call('PEXPIRE', K.queue, QUEUE_MS)
     if not forever then
         raise_ttl(K.info, mine.ttl + QUEUE_MS)
@@ -70,7 +77,6 @@ end
 
 -- An open round: for OPEN_MS the lock is left to Redisson's waiters, if there are any.
 -- Our waiters that ask meanwhile get the rest of that time as the time to ask again.
--- K.listeners: they were notified already, so many.
 local function open_round(payload)
     local listeners = K.listeners or call('PUBLISH', K.channel, payload)
     if listeners == 0 then

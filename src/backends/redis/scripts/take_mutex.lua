@@ -13,100 +13,15 @@
 -- subscribed (m: the channel, for the first of QUEUE; f: channel:owner, if the holder
 -- or a waiter ahead is a Redisson client).
 
-local call, keys = redis.call, KEYS
+-- uses: mutex_keys
+-- pastes: base, queue, own
+
 local me, ttl, reserve, inbox, number, details, flags, kind = unpack(ARGV)
 local try = flags ~= '' and string.find(flags, 't', 1, true)
 
--- The common cases come first, without the functions of the shared parts: the server
--- needs as much time to make a function as for a command. Any other case changes
--- nothing here and goes on below.
-local present = call('EXISTS', keys[1], keys[3], keys[4], keys[5])
-local time = call('TIME')
-local micros = string.format('%06d', time[2])
-local second = time[1]
-
-if present == 0 then
-    -- Free, and no client waits. (The token as in draw_token() of part_base.)
-    local token, span = second .. micros, reserve
-    local old = redis.pcall('GETSET', keys[2], reserve == '1' and token or
-        string.format('%.0f', token + reserve - 1))
-    local last = not old and 0 or
-        type(old) == 'string' and string.find(old, '^%d+$') and tonumber(old)
-    if last and last >= token + 0 and last < 2 ^ 53 - 2 ^ 20 then
-        token, span = string.format('%.0f', last + 1), '1'
-        call('SET', keys[2], token)
-        last = 0
-    end
-    if last and last < token + 0 then
-        call('HSET', keys[1], me, 1)
-        if redis.pcall('PEXPIRE', keys[1], ttl) ~= 1 then
-            -- An ACL forbids PEXPIRE: without a lease the hold would never end.
-            call('HDEL', keys[1], me)
-            return call('PEXPIRE', keys[1], ttl)
-        end
-        call('HSET', keys[3], me, 'h ' .. kind .. ' 1 ' .. ttl .. ' ' .. reserve ..
-            ' ' .. token .. ' ' .. span .. ' ' .. second ..
-            string.sub(micros, 1, 3) .. ' ' .. inbox .. ' ' .. number .. ' ' .. details,
-            '#last', me, '#run', 0)
-        call('PEXPIRE', keys[3], ttl)
-        return { 1, tonumber(token), tonumber(span), tonumber(ttl),
-            second * 1000 + string.sub(micros, 1, 3) }
-    elseif type(old) == 'string' then
-        call('SET', keys[2], old)
-    end
-elseif kind == 'm' then
-    -- Held by another owner, and the caller is not queued yet. (As enqueue() in
-    -- part_queue; #keep: QUEUE and INFO live at least until then.)
-    local fields = redis.pcall('HGETALL', keys[1])
-    local holder = #fields == 2 and fields[1]
-    if holder and holder ~= me and holder ~= 'mode' and holder ~= 'holdfast_version' then
-        local found = call('HMGET', keys[3], me, holder, '#keep')
-        local since = second .. string.sub(micros, 1, 3)
-        if try then
-            return { 3, call('PTTL', keys[1]) }
-        elseif not found[1] then
-            local place = call('RPUSH', keys[4], me) - 1
-            call('HSET', keys[3], me, 'w m 1 ' .. ttl .. ' ' .. reserve .. ' 0 0 ' ..
-                since .. ' ' .. inbox .. ' ' .. number .. ' ' .. details)
-            if place == 0 or tonumber(ttl) > 30000 or
-                (tonumber(found[3]) or 0) < since + 90000 then
-                call('PEXPIRE', keys[4], 120000)
-                if call('PTTL', keys[3]) < ttl + 120000 then
-                    call('PEXPIRE', keys[3], ttl + 120000)
-                end
-                call('HSET', keys[3], '#keep', string.format('%.0f', since + 120000))
-            end
-            local foreign = not found[2] and place == 0 and 1 or 0
-            if not found[2] or present > (place > 0 and 3 or 2) then
-                place = place + call('LLEN', keys[5])
-            end
-            return { 2, call('PTTL', keys[1]), place, foreign, tonumber(since) }
-        end
-    end
-end
-
--- uses: base, own
-K = { name = keys[1], token = keys[2], info = keys[3], queue = keys[4], fair = keys[5],
-    patience = keys[6], channel = keys[7] }
-
-clock()
-local mine = record_new(ttl, reserve, inbox, number, details, kind, '1')
-
-local function take(fresh)
-    if not grant(mine) then
-        return corrupt()
-    end
-    mutex_own(me, mine, 0)
-    if fresh then
-        call('PEXPIRE', K.info, ttl)
-    else
-        raise_ttl(K.info, ttl)
-    end
-    return reply_granted(mine)
-end
-
 if call('EXISTS', K.name, K.info, K.queue, K.fair) == 0 then
-    return take(true)
+    local mine = record_new(ttl, reserve, inbox, number, details, kind, '1')
+    return mutex_take(me, mine, true)
 end
 
 local fields = redis.pcall('HGETALL', K.name)
@@ -123,37 +38,35 @@ for i = 1, #fields, 2 do
     holder = holder ~= me and fields[i] or holder
 end
 
--- uses: queue
-
-local found, known
-local function look()
-    found = call('HMGET', K.info, me, '#open', '#last', holder or '')
-    known = record_read(found[1])
-end
-
-local function wait_in_queue(pttl, foreign)
+if kind == 'm' and holder and holder ~= me then
+    local found = call('HMGET', K.info, me, holder, '#keep')
+    local left = call('PTTL', K.name)
     if try then
-        return { 3, pttl }
+        return { 3, left }
     end
-    local place = enqueue(me, mine, known)
-    foreign = foreign and place == 0
-    place = place + call('LLEN', K.fair)
-    return { 2, pttl, place, foreign and 1 or 0, now }
+    local mine = record_new(ttl, reserve, inbox, number, details, kind, '1')
+    local known = record_read(found[1])
+    return mutex_wait(me, mine, known, found[3], left, not found[2])
 end
 
-if holder and holder ~= me and kind == 'm' then
-    look()
-    return wait_in_queue(call('PTTL', K.name), not found[4])
-end
-
--- uses: mutex
+-- uses: base, queue, own, mutex
 
 -- After what time a waiter asks again if the fair head is a Redisson client (ms).
 local FOREIGN_MS = 1000
 
+local mine = record_new(ttl, reserve, inbox, number, details, kind, '1')
+
+if kind == 'f' then
+    fair_evict()
+end
+local found = call('HMGET', K.info, me, holder or '', '#keep', '#open', '#last')
+local known = record_read(found[1])
+
 local function wait(pttl, foreign)
-    if try or kind == 'm' then
-        return wait_in_queue(pttl, foreign)
+    if try then
+        return { 3, pttl }
+    elseif kind == 'm' then
+        return mutex_wait(me, mine, known, found[3], pttl, foreign)
     end
     local place, other = fair_enqueue(me, mine, known, pttl)
     place = place + call('LLEN', K.queue)
@@ -181,19 +94,15 @@ local function take_next(open, last)
     elseif why then
         return wait(FOREIGN_MS, true)
     end
-    return take()
+    return mutex_take(me, mine)
 end
 
-if kind == 'f' then
-    fair_evict()
-end
-look()
 if not holder then
-    return take_next(found[2], found[3])
+    return take_next(found[4], found[5])
 elseif holder ~= me then
-    return wait(call('PTTL', K.name), not found[4])
+    return wait(call('PTTL', K.name), not found[2])
 elseif not known or known.state ~= 'h' then
-    return take()
+    return mutex_take(me, mine)
 end
 call('PEXPIRE', K.name, ttl)
 raise_ttl(K.info, ttl)
