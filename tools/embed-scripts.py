@@ -4,7 +4,8 @@
 
 usage: embed-scripts.py DIRECTORY OUTPUT.c OUTPUT.inc
 
-Every DIRECTORY/NAME.lua but the parts becomes `hf__redis_script_NAME` (scripts.h).
+Every DIRECTORY/NAME.lua but the parts becomes `hf__redis_script_NAME` (scripts.h), and
+every whole number that part_values.lua names a constant of C, `SCRIPT_NAME`.
 Comments, indentation and empty lines are dropped, to keep short what is sent.
 The same input always gives the same output. Two kinds of comments are instructions:
 
@@ -198,6 +199,24 @@ def load(directory):
     return {p.stem: assemble(p) for p in paths if not p.stem.startswith("part_")}
 
 
+def constants(directory):
+    """The whole numbers of part_values.lua: name -> digits."""
+    found = {}
+    for line in read(pathlib.Path(directory) / "part_values.lua"):
+        head = re.fullmatch(r"local ([A-Z_, ]+) = ([\d, ']+)", line.text)
+        if head:
+            values = re.findall(r"\d+", head[2])
+            found.update(zip(re.findall(r"\w+", head[1]), values, strict=True))
+    return found
+
+
+def listing(directory, scripts):
+    """What scripts.h includes."""
+    names = "".join(f"REDIS_SCRIPT({name})\n" for name in scripts)
+    rows = (f"REDIS_CONSTANT({n}, {v})\n" for n, v in constants(directory).items())
+    return names + "".join(rows)
+
+
 def sha1(text):
     return hashlib.sha1(text.encode("utf-8")).hexdigest()
 
@@ -234,8 +253,8 @@ def main():
     except Wrong as wrong:
         sys.exit(f"{sys.argv[0]}: {wrong}")
     pathlib.Path(sys.argv[2]).write_text(source(scripts), encoding="utf-8")
-    listing = "".join(f"REDIS_SCRIPT({name})\n" for name in scripts)
-    pathlib.Path(sys.argv[3]).write_text(listing, encoding="utf-8")
+    text = listing(sys.argv[1], scripts)
+    pathlib.Path(sys.argv[3]).write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

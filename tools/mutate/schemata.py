@@ -85,8 +85,8 @@ def made_headers(top, made):
     os.makedirs(made, exist_ok=True)
     stores = ("memory", "file", "redis", "zookeeper")
     write(f"{made}/backends.inc", "".join(f"HF_BACKEND({s})\n" for s in stores))
-    names = sorted(embedder(top).load(f"{top}/{SCRIPTS}"))
-    write(f"{made}/scripts.inc", "".join(f"REDIS_SCRIPT({n})\n" for n in names))
+    embed, scripts = embedder(top), f"{top}/{SCRIPTS}"
+    write(f"{made}/scripts.inc", embed.listing(scripts, embed.load(scripts)))
 
 
 def all_mutants(top, cache, only=None):

@@ -14,8 +14,19 @@ struct script {
 };
 
 #define REDIS_SCRIPT(name) extern const struct script hf__redis_script_##name;
+#define REDIS_CONSTANT(name, value)
 #include "scripts.inc"
 #undef REDIS_SCRIPT
+#undef REDIS_CONSTANT
+
+/* The constants that the scripts share with C: scripts/part_values.lua. */
+#define REDIS_SCRIPT(name)
+#define REDIS_CONSTANT(name, value) SCRIPT_##name = value,
+enum {
+#include "scripts.inc"
+};
+#undef REDIS_SCRIPT
+#undef REDIS_CONSTANT
 
 extern const struct script *const hf__redis_scripts[]; /* ends with NULL */
 

@@ -15,15 +15,8 @@
 
 #include <string.h>
 
-/* A waiter asks again after so long in any case. This extends the TTL of the queue's
- * keys, and finds out that the holder's client has died. */
-#define LOOK_AGAIN_MS 30000
-
-/* The first waiter behind a Redisson client asks again after so long: a spin lock's
- * release and a downgrade send no message. It costs one small request. */
-#define LOOK_FOREIGN_MS 1000
-
-/* The same for a waiter that could not subscribe, for want of memory. */
+/* A waiter behind a Redisson client that could not subscribe, for want of memory, asks
+ * again after so long. */
 #define LOOK_OFTEN_MS 100
 
 /* Waiters behind the same lease must not all ask at the same moment. */
@@ -244,7 +237,7 @@ static int64_t look_ms(struct redis_session *me, const struct hf_ticket *ticket,
         return foreign > 1 && foreign < left ? foreign : hf__redis_poll_ms(me, left);
     if (ticket->kind == HF_LATCH || (ticket->kind == HF_FAIR && place > 0))
         return left;
-    return left < LOOK_FOREIGN_MS ? left : LOOK_FOREIGN_MS;
+    return left < SCRIPT_ASK_FOREIGN_MS ? left : SCRIPT_ASK_FOREIGN_MS;
 }
 
 static void attempt_queued(struct redis_session *me, struct hf_ticket *ticket,
@@ -253,8 +246,8 @@ static void attempt_queued(struct redis_session *me, struct hf_ticket *ticket,
     int64_t left = number_at(nodes, 1), place = number_at(nodes, 2);
     int64_t foreign = number_at(nodes, 3);
     ticket->store[2] = (uint64_t)sent_ns;
-    if (left < 0 || left > LOOK_AGAIN_MS)
-        left = LOOK_AGAIN_MS;
+    if (left < 0 || left > SCRIPT_ASK_MS)
+        left = SCRIPT_ASK_MS;
     /* The first waiter asks first when the lease may have ended, the others later. */
     if (place < 0 || place > 1000)
         place = 1000;

@@ -11,8 +11,16 @@ local K
 local RUN_MAX, OPEN_MS = 8, 20
 
 -- A queue expires when none of its waiters has asked for so long (milliseconds; text,
--- as the server takes long to make that of a number). A waiter asks again after ASK_MS.
-local QUEUE_MS, ASK_MS = '120000', 30000
+-- as the server takes long to make that of a number).
+local QUEUE_MS = '120000'
+
+-- A waiter asks again after so long in any case (milliseconds). This extends the TTL of
+-- the queue's keys, and finds out that the holder's client has died.
+local ASK_MS = 30000
+
+-- The first waiter behind a Redisson client asks again after so long (milliseconds): a
+-- spin lock's release and a downgrade send no message. It costs one small request.
+local ASK_FOREIGN_MS = 1000
 
 -- An unused semaphore is kept for so long after its last lease (milliseconds).
 local KEEP_MS = 86400000

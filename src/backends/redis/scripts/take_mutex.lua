@@ -51,9 +51,6 @@ end
 
 -- uses: base, queue, own, mutex
 
--- After what time a waiter asks again if the fair head is a Redisson client (ms).
-local FOREIGN_MS = 1000
-
 local mine = record_new(ttl, reserve, inbox, number, details, kind, '1')
 
 if kind == 'f' then
@@ -92,7 +89,7 @@ local function take_next(open, last)
     elseif why == 'corrupt' then
         return corrupt()
     elseif why then
-        return wait(FOREIGN_MS, true)
+        return wait(ASK_FOREIGN_MS, true)
     end
     return mutex_take(me, mine)
 end
