@@ -310,6 +310,16 @@ def case_open_round_unused(w):
     assert w.take(3)[0] == 2 and w.hash(w.name) == {owner(2): "1"}
 
 
+def case_queue_expires_after_an_open_round(w):
+    """Its only waiter was taken out of the queue and put back."""
+    w.listen(w.channel)
+    w.take(1)
+    chain(w, 8)
+    w.take(2)
+    w.withdraw(1)
+    assert w.line() == [owner(2)] and 119000 < w.redis("PTTL", w.queue) <= 120000
+
+
 def case_wrong_kinds(w):
     for make in (("SET", w.name, "5"), ("HSET", w.name, "mode", "read", JAVA, 1),
                  ("HSET", w.name, "holdfast_version", 1, "holdfast_value", "x"),

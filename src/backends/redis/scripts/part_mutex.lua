@@ -105,7 +105,7 @@ queue_grant = function(me, release)
             run = run_restart(run)
         end
         if release and run >= RUN_MAX then
-            call('LPUSH', K.queue, owner)
+            mutex_put_back(owner)
             call('HSET', K.info, '#run', 0)
             if open_round('0') then
                 return nil, 'foreign'

@@ -83,6 +83,13 @@ local function mutex_next()
     return owner, r, run
 end
 
+-- Puts the waiter back that mutex_next() removed. QUEUE has lost its TTL if that was the
+-- only one.
+local function mutex_put_back(owner)
+    call('LPUSH', K.queue, owner)
+    redis.pcall('PEXPIRE', K.queue, QUEUE_MS)
+end
+
 -- A hand-off run that is over begins anew if no client waits but those of QUEUE.
 -- K.listeners: how many clients of Redisson were notified.
 local function run_restart(run)
@@ -117,7 +124,7 @@ local function queue_pass(owner, r, run, me)
     if written then
         sent = mutex_push(owner, r, run, me)
     else
-        call('LPUSH', K.queue, owner)
+        mutex_put_back(owner)
     end
     if token and not written then
         -- Fails with the server's error.

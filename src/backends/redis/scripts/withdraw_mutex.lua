@@ -28,7 +28,7 @@ if released and kind == 'm' then
             return 1
         end
     elseif waiter then
-        call('LPUSH', K.queue, waiter)
+        mutex_put_back(waiter)
     elseif call('EXISTS', K.fair) == 0 then
         mutex_free()
         return 1
