@@ -73,6 +73,8 @@ def takes(w, take):
     def test(refusal, command):
         reply = refusal.ask(command, take, 1)
         bounded(w, command)
+        granted = reply and reply[0] == 1
+        assert not granted or w.redis("EXISTS", w.name) == 1, f"-{command}: no hold"
         return reply
 
     each(w, test)
