@@ -557,9 +557,23 @@ START_TEST(a_request_that_is_forgotten)
 }
 END_TEST
 
-UNIT_MAIN("zk_changes", latches_count_once, cells_change_once, waiters_of_a_latch,
-          waiters_beside_other_kinds, a_cell_of_no_transaction, names_of_other_kinds,
-          a_latch_is_no_cell, empty_folders_are_of_no_kind,
+/* What each scene asks of the server when nothing goes wrong. */
+START_TEST(requests_of_each_scene)
+{
+    sweep_asks("", latch_counts, "SGLMFFSGMDSGMDSGMD");
+    sweep_asks("", latch_opens, "SGMD");
+    sweep_asks("", cell_changes, "SGLMFFSGMDSGMDSGMDSGSGSGMD");
+    sweep_asks("", waits_beside_empty_folders, "SGLLLLLSGLLLLL");
+    sweep_asks("", waits, "SGCGD");
+    sweep_asks("", gives_up, "SGCUD");
+    sweep_asks("", tries, "SGUSGL");
+    sweep_asks("", set_again, "SGCGUD");
+}
+END_TEST
+
+UNIT_MAIN("zk_changes", requests_of_each_scene, latches_count_once, cells_change_once,
+          waiters_of_a_latch, waiters_beside_other_kinds, a_cell_of_no_transaction,
+          names_of_other_kinds, a_latch_is_no_cell, empty_folders_are_of_no_kind,
           a_latch_that_counts_is_not_set, a_latch_that_others_wrote,
           another_client_was_quicker, a_change_that_is_not_allowed,
           a_folder_that_goes_again_and_again, a_request_is_carried_out_once,

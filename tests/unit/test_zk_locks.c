@@ -478,7 +478,15 @@ START_TEST(closed_on_the_way)
 }
 END_TEST
 
-UNIT_MAIN("zk_locks", names_of_other_kinds, mutexes_and_readers,
+/* What each scene asks of the server when nothing goes wrong. */
+START_TEST(requests_of_each_scene)
+{
+    sweep_asks("", beside_empty_folders, "CLLLLLLGLD");
+    sweep_asks("", tried_beside_empty_folders, "CLLLLLLDSLSLCLLLLLLD");
+}
+END_TEST
+
+UNIT_MAIN("zk_locks", requests_of_each_scene, names_of_other_kinds, mutexes_and_readers,
           empty_folders_of_semaphores, a_hold_ends_with_its_session,
           a_session_ends_on_leaving, a_waiter_outlives_its_session,
           a_node_of_another_session, a_hold_that_is_deleted_by_hand,

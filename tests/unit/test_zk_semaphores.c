@@ -548,11 +548,26 @@ START_TEST(empty_folders_of_other_kinds)
 }
 END_TEST
 
-UNIT_MAIN("zk_semaphores", the_limit_is_written_and_kept, a_limit_of_others,
-          a_limit_that_may_not_be_written, the_limit_is_changed_before_the_take,
-          what_is_deleted_before_the_take, a_take_that_is_refused,
-          leases_of_foreign_clients_count, exactly_the_room_there_is, many_at_once,
-          only_the_first_watches, the_first_gives_up, a_place_that_is_deleted_by_hand,
-          names_of_other_kinds, empty_folders_of_other_kinds,
-          never_in_beside_another_kind, permits, permits_that_are_not_got,
-          permits_in_line, expiring_permits, kazoo_permits)
+/* What each scene asks of the server when nothing goes wrong. */
+START_TEST(requests_of_each_scene)
+{
+    sweep_asks("", alone, "CLLGLFFFCLLGLFFFMLDD");
+    sweep_asks("", waits, "CLLGLGLGLMLDD");
+    sweep_asks("", tries, "CLLGLDCLLGLDCLLGLMLDD");
+    sweep_asks("", gives_up, "CLLGLGLUD");
+    sweep_asks("", in_line, "CLLGLGLGLMLDD");
+    sweep_asks("", expiring_waits, "CLLGLGLGLMLDD");
+    sweep_asks("?layout=kazoo", waits, "CLLGLGLGLMLDD");
+    sweep_asks("?layout=kazoo", tries, "CLLGLDCLLGLDCLLGLMLDD");
+    sweep_asks("", beside_empty_folders, "CLLGLLLGLGLMLLLDD");
+}
+END_TEST
+
+UNIT_MAIN("zk_semaphores", requests_of_each_scene, the_limit_is_written_and_kept,
+          a_limit_of_others, a_limit_that_may_not_be_written,
+          the_limit_is_changed_before_the_take, what_is_deleted_before_the_take,
+          a_take_that_is_refused, leases_of_foreign_clients_count,
+          exactly_the_room_there_is, many_at_once, only_the_first_watches,
+          the_first_gives_up, a_place_that_is_deleted_by_hand, names_of_other_kinds,
+          empty_folders_of_other_kinds, never_in_beside_another_kind, permits,
+          permits_that_are_not_got, permits_in_line, expiring_permits, kazoo_permits)

@@ -421,8 +421,30 @@ START_TEST(a_look_that_gets_no_answer)
 }
 END_TEST
 
-UNIT_MAIN("zk_sweep", mutexes, mutexes_behind_an_acl, a_downgrade_of_what_is_lost,
-          a_downgrade_that_is_refused, leases_end, attempts_without_a_server,
-          attempts_without_an_answer, a_connection_that_comes_back,
-          a_look_that_gets_no_answer, mutexes_that_are_not_got, kazoo, single,
-          readers_and_writers, renewals, losses)
+/* What each scene asks of the server when nothing goes wrong. */
+START_TEST(requests_of_each_scene)
+{
+    sweep_asks("", alone, "CLFFCLD");
+    sweep_asks("", waits, "CLGLD");
+    sweep_asks("", waits_for_the_unreadable, "CLGELD");
+    sweep_asks("", tries, "CLDSLSLCLD");
+    sweep_asks("", gives_up, "CLGDU");
+    sweep_asks("?layout=kazoo", waits, "CLGLD");
+    sweep_asks("?layout=kazoo", tries, "CLDSLSLCLD");
+    sweep_asks("?layout=single", alone, "CD");
+    sweep_asks("?layout=single", waits, "CGCD");
+    sweep_asks("?layout=single", tries, "CGUCGUCD");
+    sweep_asks("?layout=single", gives_up, "CGU");
+    sweep_asks("", downgrades, "CLFFCLMSED");
+    sweep_asks("", renews, "CLFFCLSESEGSSEUD");
+    sweep_asks("?layout=single", renews, "CSESEGSSEUD");
+    sweep_asks("", watched, "CLFFCLGD");
+}
+END_TEST
+
+UNIT_MAIN("zk_sweep", requests_of_each_scene, mutexes, mutexes_behind_an_acl,
+          a_downgrade_of_what_is_lost, a_downgrade_that_is_refused, leases_end,
+          attempts_without_a_server, attempts_without_an_answer,
+          a_connection_that_comes_back, a_look_that_gets_no_answer,
+          mutexes_that_are_not_got, kazoo, single, readers_and_writers, renewals,
+          losses)

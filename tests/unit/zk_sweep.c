@@ -97,6 +97,19 @@ void sweep(const char *with, void (*scene)(void))
     sweep_memory(scene);
 }
 
+void sweep_asks(const char *with, void (*scene)(void), const char *letters)
+{
+    size_t live = hf__mem_live();
+    options = with;
+    sweep_ended = sweep_short = false;
+    round_begin();
+    tree_spoil(0, TREE_FINE);
+    scene();
+    tree_rest();
+    ck_assert_str_eq(tree.asked_by_first, letters);
+    round_end(live);
+}
+
 /* ---- Scenes ---------------------------------------------------------------------- */
 
 void sweep_tickets(int kind, uint32_t permits, uint32_t limit)

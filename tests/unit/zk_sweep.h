@@ -16,6 +16,9 @@ extern bool sweep_ended; /* the fault of this round ends the session */
 extern bool sweep_short; /* the fault of this round is an allocation that fails */
 
 void sweep(const char *options, void (*scene)(void));
+/* Without a fault the first client sends these requests: a letter for each, as
+ * tree.asked_by_first has them. */
+void sweep_asks(const char *options, void (*scene)(void), const char *letters);
 
 /* The lock is got. */
 void sweep_hold(struct fake_host *host, struct hf_ticket *ticket);

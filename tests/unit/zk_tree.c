@@ -255,13 +255,52 @@ void tree_spoil(unsigned nth, enum tree_fault fault)
     tree.fault_at = nth;
     tree.fault = fault;
     tree.spoilt = false;
+    tree.asked_by_first[0] = '\0';
+}
+
+static char letter_of(int32_t opcode)
+{
+    switch (opcode) {
+    case ZK_OPCODE_CREATE2:
+        return 'C';
+    case ZK_OPCODE_CONTAINER:
+        return 'F'; /* a folder */
+    case ZK_OPCODE_CHILDREN2:
+        return 'L';
+    case ZK_OPCODE_GET:
+        return 'G';
+    case ZK_OPCODE_EXISTS:
+        return 'E';
+    case ZK_OPCODE_DELETE:
+        return 'D';
+    case ZK_OPCODE_SYNC:
+        return 'S';
+    case ZK_OPCODE_MULTI:
+        return 'M';
+    case ZK_OPCODE_UNWATCH:
+        return 'U';
+    default:
+        return '?';
+    }
+}
+
+static void letter_add(int32_t opcode)
+{
+    size_t len = strlen(tree.asked_by_first);
+    if (len + 1 < sizeof tree.asked_by_first) {
+        tree.asked_by_first[len] = letter_of(opcode);
+        tree.asked_by_first[len + 1] = '\0';
+    }
 }
 
 static enum tree_fault fault_now(const struct tree_caller *caller, int32_t opcode)
 {
     bool counts = caller == &tree.callers[0] && opcode != ZK_OPCODE_CLOSE &&
                   opcode != ZK_OPCODE_PING && opcode != ZK_OPCODE_SET_WATCHES;
-    if (!counts || tree.fault == TREE_FINE || ++tree.requests != tree.fault_at)
+    if (!counts)
+        return TREE_FINE;
+    letter_add(opcode);
+    if (tree.fault == TREE_FINE || ++tree.requests != tree.fault_at)
         return TREE_FINE;
     tree.spoilt = true;
     return tree.fault;

@@ -78,6 +78,7 @@ struct tree {
     enum tree_fault fault;
     unsigned requests, fault_at;
     bool spoilt;
+    char asked_by_first[64]; /* a letter for each request since tree_spoil() */
     int32_t error;
     void (*call)(void);
     /* Whose answer is always the error, whoever asks. */
