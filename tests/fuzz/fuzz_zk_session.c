@@ -393,18 +393,20 @@ static void look_at(const struct zk_reply *got)
     MUST(all < SIZE_MAX);
 }
 
-static void on_done(void *session, void *subject, uint64_t word,
-                    const struct zk_reply *got, int64_t sent_ns, const hf_error *why)
+static void on_done(const struct zk_answer *answer)
 {
-    MUST(session == subjects && subject == &subjects[word % SUBJECTS]);
-    MUST(calls[word] == ASKED && sent_ns <= now_ns);
-    MUST(!got != !why);
-    if (why)
-        MUST(why->code == HF_EUNCERTAIN || why->code == HF_EUNREACHABLE);
+    const struct zk_reply *got = answer->reply;
+    MUST(answer->session == subjects &&
+         answer->subject == &subjects[answer->tag % SUBJECTS]);
+    MUST(calls[answer->tag] == ASKED && answer->sent_ns <= now_ns);
+    MUST(!got != !answer->why);
+    if (answer->why)
+        MUST(answer->why->code == HF_EUNCERTAIN ||
+             answer->why->code == HF_EUNREACHABLE);
     else
         look_at(got);
-    calls[word] = ANSWERED;
-    if (inside == 0 && word % 3 == 0) {
+    calls[answer->tag] = ANSWERED;
+    if (inside == 0 && answer->tag % 3 == 0) {
         inside++;
         one_step(8 + next_step() % 8);
         inside--;

@@ -88,23 +88,23 @@ static void note_reply(struct stage_reply *to, const struct zk_reply *reply)
         join(to, reply->paths, reply->count);
 }
 
-void stage_take(void *session, void *subject, uint64_t word,
-                const struct zk_reply *reply, int64_t sent_ns, const hf_error *why)
+void stage_take(const struct zk_answer *answer)
 {
-    struct stage *stage = stage_of(session);
+    struct stage *stage = stage_of(answer->session);
     if (stage->reply_count == STAGE_MAX)
         ck_abort_msg("too many replies");
     struct stage_reply *to = &stage->replies[stage->reply_count++];
 
     memset(to, 0, sizeof *to);
-    to->word = word;
-    to->subject = subject;
-    to->code = why ? why->code : 0;
-    to->sent_ns = sent_ns;
-    if (!reply == !why)
+    to->word = answer->tag;
+    to->subject = answer->subject;
+    const struct zk_reply *reply = answer->reply;
+    to->code = answer->why ? answer->why->code : 0;
+    to->sent_ns = answer->sent_ns;
+    if (!reply == !answer->why)
         ck_abort_msg("neither reply nor reason, or both");
-    if (why)
-        snprintf(to->text, STAGE_TEXT, "%s", why->text);
+    if (answer->why)
+        snprintf(to->text, STAGE_TEXT, "%s", answer->why->text);
     else
         note_reply(to, reply);
     note(stage, 'r');

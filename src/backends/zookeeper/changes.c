@@ -199,18 +199,15 @@ static size_t first_failure(const struct zk_reply *reply)
     return i;
 }
 
-static void parents_made(void *session, void *subject, uint64_t tag,
-                         const struct zk_reply *reply, int64_t sent_ns,
-                         const hf_error *no_reply)
+static void parents_made(const struct zk_answer *answer)
 {
-    (void)tag;
-    (void)sent_ns;
-    struct zk_session *me = session;
-    struct change *change = subject;
+    struct zk_session *me = answer->session;
+    struct change *change = answer->subject;
+    const struct zk_reply *reply = answer->reply;
     hf_error why;
     /* NONODE: a parent was removed meanwhile; so once more. */
     bool fine = reply && (reply->error == ZK_NODEEXISTS || reply->error == ZK_NONODE);
-    int rc = fine ? 0 : zk_reply_error(reply, no_reply, &why);
+    int rc = fine ? 0 : zk_answer_error(answer, &why);
     if (rc == 0)
         change_look(me, change);
     else
@@ -233,14 +230,11 @@ static void change_again(struct zk_session *me, struct change *change, size_t fa
         change_fail(me, change, hf__zk_server_error(&reply, &why), &why);
 }
 
-static void pending_reply(void *session, void *subject, uint64_t tag,
-                          const struct zk_reply *reply, int64_t sent_ns,
-                          const hf_error *no_reply)
+static void pending_reply(const struct zk_answer *answer)
 {
-    (void)tag;
-    (void)sent_ns;
-    struct zk_session *me = session;
-    struct pending_change *pending = subject;
+    struct zk_session *me = answer->session;
+    struct pending_change *pending = answer->subject;
+    const struct zk_reply *reply = answer->reply;
     struct change *change = pending->change;
     bool by_zxid = pending->by_zxid;
     uint64_t result = reply && by_zxid ? (uint64_t)reply->zxid : pending->result;
@@ -251,7 +245,7 @@ static void pending_reply(void *session, void *subject, uint64_t tag,
     if (change)
         change->pending = NULL;
     /* An error with results is that of one of the operations. */
-    int rc = reply && reply->count ? 0 : zk_reply_error(reply, no_reply, &why);
+    int rc = reply && reply->count ? 0 : zk_answer_error(answer, &why);
     bool made = rc == 0 && reply->error == ZK_OK;
     size_t failed = rc == 0 && !made ? first_failure(reply) : 0;
     bool marked = !made && failed == 0 && rc == 0 && reply->error == ZK_NODEEXISTS;
@@ -363,24 +357,22 @@ static void look_at_marker(struct zk_session *me, const struct change *change,
                                 : (uint64_t)reply->stat.czxid);
 }
 
-static void look_reply(void *session, void *subject, uint64_t tag,
-                       const struct zk_reply *reply, int64_t sent_ns,
-                       const hf_error *no_reply)
+static void look_reply(const struct zk_answer *answer)
 {
-    (void)sent_ns;
-    struct zk_session *me = session;
-    struct change *change = subject;
+    struct zk_session *me = answer->session;
+    struct change *change = answer->subject;
+    const struct zk_reply *reply = answer->reply;
     hf_error why;
     bool absent = reply && reply->error == ZK_NONODE;
-    int rc = absent ? 0 : zk_reply_error(reply, no_reply, &why);
-    if (tag == LOOK_MARKER) {
+    int rc = absent ? 0 : zk_answer_error(answer, &why);
+    if (answer->tag == LOOK_MARKER) {
         if (reply)
             look_at_marker(me, change, reply);
         return; /* the next reply decides */
     }
     if (rc != 0)
         change_fail(me, change, rc, &why);
-    else if (tag == LOOK_FOLDER)
+    else if (answer->tag == LOOK_FOLDER)
         look_at_folder(me, change, reply);
     else if (change_known(me, change))
         return;

@@ -205,14 +205,12 @@ static void diagnose_end(struct zk_session *me, struct walk *walk)
     hf__zk_job_end(me, &walk->job, 0, NULL);
 }
 
-static void ping_done(void *session, void *subject, uint64_t tag,
-                      const struct zk_reply *reply, int64_t sent_ns,
-                      const hf_error *no_reply)
+static void ping_done(const struct zk_answer *answer)
 {
-    struct zk_session *me = session;
-    struct walk *walk = subject;
-    walk->found = (uint64_t)(me->host->ops->now(me->host) - sent_ns);
-    hf__zk_walk_reply(session, subject, tag, reply, sent_ns, no_reply);
+    struct zk_session *me = answer->session;
+    struct walk *walk = answer->subject;
+    walk->found = (uint64_t)(me->host->ops->now(me->host) - answer->sent_ns);
+    hf__zk_walk_reply(answer);
 }
 
 /* Lines such as "server.1=host:2888:3888:participant;0.0.0.0:2181". */
@@ -232,15 +230,15 @@ static int count_servers(const struct zk_text *config)
     return count;
 }
 
-static void config_done(void *session, void *subject, uint64_t tag,
-                        const struct zk_reply *reply, int64_t sent_ns,
-                        const hf_error *no_reply)
+static void config_done(const struct zk_answer *answer)
 {
-    struct walk *walk = subject;
-    struct zk_reply fine = { .error = ZK_OK };
+    struct walk *walk = answer->subject;
+    const struct zk_reply *reply = answer->reply, fine = { .error = ZK_OK };
+    struct zk_answer judged = *answer;
     if (reply && reply->error == ZK_OK)
         diagnosis_of(walk)->servers = count_servers(&reply->data);
-    hf__zk_walk_reply(session, subject, tag, reply ? &fine : NULL, sent_ns, no_reply);
+    judged.reply = reply ? &fine : NULL;
+    hf__zk_walk_reply(&judged);
 }
 
 void hf__zk_diagnose(struct zk_session *me, struct hf_request *request)

@@ -185,13 +185,12 @@ static void evicted(struct zk_session *me, struct walk *walk)
         evict_fail(me, walk);
 }
 
-static void victim_deleted(void *session, void *subject, uint64_t tag,
-                           const struct zk_reply *reply, int64_t sent_ns,
-                           const hf_error *no_reply)
+static void victim_deleted(const struct zk_answer *answer)
 {
-    struct walk *walk = subject;
+    struct walk *walk = answer->subject;
+    const struct zk_reply *reply = answer->reply;
     walk->found += reply && reply->error == ZK_OK;
-    hf__zk_walk_reply(session, subject, tag, reply, sent_ns, no_reply);
+    hf__zk_walk_reply(answer);
 }
 
 static bool is_victim(struct zk_session *me, const struct walk *walk,
@@ -205,21 +204,18 @@ static bool is_victim(struct zk_session *me, const struct walk *walk,
            memcmp(&node.id, &victim.id, sizeof(node.id)) == 0;
 }
 
-static void victims_listed(void *session, void *subject, uint64_t tag,
-                           const struct zk_reply *reply, int64_t sent_ns,
-                           const hf_error *no_reply)
+static void victims_listed(const struct zk_answer *answer)
 {
-    (void)tag;
-    (void)sent_ns;
-    struct zk_session *me = session;
-    struct walk *walk = subject;
+    struct zk_session *me = answer->session;
+    struct walk *walk = answer->subject;
+    const struct zk_reply *reply = answer->reply;
     char path[PATH_SIZE];
     size_t folder = (size_t)(strrchr(walk->victim, '/') - walk->victim) + 1;
     size_t count = 0;
     hf_error why;
     bool left = reply && reply->error ==
                              ZK_NONODE; /* the folder is gone, and the node with it */
-    int rc = left ? 0 : zk_reply_error(reply, no_reply, &why);
+    int rc = left ? 0 : zk_answer_error(answer, &why);
     if (rc != 0) {
         hf__zk_job_end(me, &walk->job, rc, &why);
         return;

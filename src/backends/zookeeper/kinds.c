@@ -106,18 +106,16 @@ static bool has_contender(enum layout layout, const struct zk_reply *reply)
     return false;
 }
 
-static void probe_reply(void *session, void *subject, uint64_t tag,
-                        const struct zk_reply *reply, int64_t sent_ns,
-                        const hf_error *no_reply)
+static void probe_reply(const struct zk_answer *answer)
 {
-    (void)sent_ns;
-    struct zk_session *me = session;
-    struct kind_probe *probe = subject;
+    struct zk_session *me = answer->session;
+    struct kind_probe *probe = answer->subject;
+    const struct zk_reply *reply = answer->reply;
     hf_error why;
     if (!reply)
-        probe->rc = no_reply->code;
+        probe->rc = answer->why->code;
     else if (reply->error == ZK_OK && has_contender(me->layout, reply))
-        probe->clash = inside[tag].kind;
+        probe->clash = inside[answer->tag].kind;
     if (--probe->replies_due > 0)
         return;
     int rc = probe->rc;

@@ -278,28 +278,26 @@ static void delete_reply(struct zk_session *me, struct wait *wait,
         hf__zk_ticket_withdrawn(me, &wait->ticket, HF_WITHDRAWAL_UNKNOWN);
 }
 
-static void wait_reply(void *session, void *subject, uint64_t tag,
-                       const struct zk_reply *reply, int64_t sent_ns,
-                       const hf_error *no_reply)
+static void wait_reply(const struct zk_answer *answer)
 {
-    (void)sent_ns;
-    struct zk_session *me = session;
-    struct wait *wait = wait_of(subject);
+    struct zk_session *me = answer->session;
+    const struct zk_reply *reply = answer->reply;
+    struct wait *wait = wait_of(answer->subject);
     hf_error why;
     wait->ticket.requests--;
-    int rc = zk_reply_error(reply, no_reply, &why);
+    int rc = zk_answer_error(answer, &why);
     bool absent = reply && reply->error == ZK_NONODE;
-    if (tag == REPLY_DELETE) {
+    if (answer->tag == REPLY_DELETE) {
         delete_reply(me, wait, reply);
     } else if (wait->ticket.withdrawing) {
         return; /* the reply to the delete, behind this one, ends it */
-    } else if (tag == REPLY_NODE && reply) {
+    } else if (answer->tag == REPLY_NODE && reply) {
         node_reply(me, wait, reply, &why);
     } else if (rc != 0 && !absent) {
-        if (tag == REPLY_GATE)
+        if (answer->tag == REPLY_GATE)
             hf__zk_watcher_drop(&wait->watcher);
         wait_fail(me, wait, &why);
-    } else if (tag == REPLY_GATE) {
+    } else if (answer->tag == REPLY_GATE) {
         gate_reply(me, wait, reply);
     } else {
         folder_reply(me, wait, reply);

@@ -138,20 +138,17 @@ static const struct queue_node_user lock_user = {
 
 /* ---- Attempts -------------------------------------------------------------------- */
 
-static void peek_reply(void *session, void *subject, uint64_t tag,
-                       const struct zk_reply *reply, int64_t sent_ns,
-                       const hf_error *why)
+static void peek_reply(const struct zk_answer *answer)
 {
-    (void)tag;
-    (void)sent_ns;
-    struct zk_session *me = session;
-    struct lock *lock = subject;
+    struct zk_session *me = answer->session;
+    struct lock *lock = answer->subject;
+    const struct zk_reply *reply = answer->reply;
     struct queue_view view;
     hf_error error;
     lock->ticket.requests--;
     lock->peeking = false;
     if (!reply) {
-        error = *why;
+        error = *answer->why;
         error.code = error.code == HF_ENOMEM ? HF_ENOMEM : HF_EUNREACHABLE;
         hf__zk_ticket_failed(me, &lock->ticket, &error);
         return;
@@ -246,19 +243,16 @@ static bool node_is_gone(const struct zk_reply *reply)
     return reply && reply->error == ZK_NONODE;
 }
 
-static void downgrade_reply(void *session, void *subject, uint64_t tag,
-                            const struct zk_reply *reply, int64_t sent_ns,
-                            const hf_error *why)
+static void downgrade_reply(const struct zk_answer *answer)
 {
-    (void)tag;
-    (void)sent_ns;
-    struct zk_session *me = session;
-    struct lock *lock = subject;
+    struct zk_session *me = answer->session;
+    struct lock *lock = answer->subject;
+    const struct zk_reply *reply = answer->reply;
     hf_error error;
     lock->ticket.requests--;
     if (!lock->ticket.downgrading)
         return; /* withdrawn meanwhile */
-    int rc = zk_reply_error(reply, why, &error);
+    int rc = zk_answer_error(answer, &error);
     if (rc == 0 || (reply && reply->error == ZK_NODEEXISTS)) {
         downgrade_made(me, lock);
     } else if (node_is_gone(reply)) {

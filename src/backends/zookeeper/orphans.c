@@ -23,15 +23,11 @@ struct orphan_node {
     char path[];
 };
 
-static void orphan_reply(void *session, void *subject, uint64_t tag,
-                         const struct zk_reply *reply, int64_t sent_ns,
-                         const hf_error *why)
+static void orphan_reply(const struct zk_answer *answer)
 {
-    (void)tag;
-    (void)sent_ns;
-    (void)why;
-    struct zk_session *me = session;
-    struct orphan_node *orphan = subject;
+    struct zk_session *me = answer->session;
+    struct orphan_node *orphan = answer->subject;
+    const struct zk_reply *reply = answer->reply;
     orphan->delete_sent = false;
     if (reply && (reply->error == ZK_OK || reply->error == ZK_NONODE)) {
         hf__list_remove(&orphan->link);

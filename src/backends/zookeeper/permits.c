@@ -238,17 +238,15 @@ void hf__zk_permit_count(struct permit *permit, enum layout layout,
     }
 }
 
-static void look_reply(void *session, void *subject, uint64_t tag,
-                       const struct zk_reply *reply, int64_t sent_ns,
-                       const hf_error *no_reply)
+static void look_reply(const struct zk_answer *answer)
 {
-    (void)sent_ns;
-    struct zk_session *me = session;
-    struct permit *permit = permit_of(subject);
-    enum look look = tag & ((1 << LOOK_BITS) - 1);
+    struct zk_session *me = answer->session;
+    struct permit *permit = permit_of(answer->subject);
+    const struct zk_reply *reply = answer->reply;
+    enum look look = answer->tag & ((1 << LOOK_BITS) - 1);
     hf_error why;
     permit->ticket.requests--;
-    if (tag >> LOOK_BITS != permit->generation)
+    if (answer->tag >> LOOK_BITS != permit->generation)
         return;
     bool read = reply && (reply->error == ZK_OK || reply->error == ZK_NONODE);
     if (look == LOOK_LEASES && permit->watching && !(reply && reply->error == ZK_OK))
@@ -263,7 +261,7 @@ static void look_reply(void *session, void *subject, uint64_t tag,
         hf__zk_permit_count(permit, me->layout, reply);
         look_done(me, permit);
     } else if (look == LOOK_LEASES) {
-        zk_reply_error(reply, no_reply, &why);
+        zk_answer_error(answer, &why);
         if (reply)
             hf__zk_permit_refuse(me, permit, &why);
         else

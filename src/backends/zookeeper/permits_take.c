@@ -71,20 +71,18 @@ static void check_probed(struct zk_session *me, struct kind_probe *probe, int rc
         check_failed(me, permit, why);
 }
 
-static void check_reply(void *session, void *subject, uint64_t tag,
-                        const struct zk_reply *reply, int64_t sent_ns,
-                        const hf_error *no_reply)
+static void check_reply(const struct zk_answer *answer)
 {
-    (void)sent_ns;
-    struct zk_session *me = session;
-    struct permit *permit = permit_of(subject);
+    struct zk_session *me = answer->session;
+    struct permit *permit = permit_of(answer->subject);
+    const struct zk_reply *reply = answer->reply;
     int32_t kind = permit->ticket.kind, clash;
     hf_error why;
     permit->ticket.requests--;
-    if (tag != permit->generation || permit->state != PERMIT_CHECK)
+    if (answer->tag != permit->generation || permit->state != PERMIT_CHECK)
         return;
     if (!reply) {
-        check_failed(me, permit, no_reply);
+        check_failed(me, permit, answer->why);
         return;
     }
     clash = hf__zk_kind_clash(me->layout, reply->names, reply->count, kind);
@@ -147,15 +145,10 @@ static void keep_names(struct permit *permit, const struct zk_text *paths, size_
     }
 }
 
-static void folder_made(void *session, void *subject, uint64_t tag,
-                        const struct zk_reply *reply, int64_t sent_ns,
-                        const hf_error *no_reply)
+static void folder_made(const struct zk_answer *answer)
 {
-    (void)session;
-    (void)tag;
-    (void)sent_ns;
-    (void)no_reply;
-    struct permit *permit = permit_of(subject);
+    struct permit *permit = permit_of(answer->subject);
+    const struct zk_reply *reply = answer->reply;
     permit->ticket.requests--;
     permit->folder_error = reply ? reply->error : ZK_OK;
 }
@@ -196,32 +189,31 @@ static void take_failed(struct zk_session *me, struct permit *permit,
     }
 }
 
-static void take_reply(void *session, void *subject, uint64_t tag,
-                       const struct zk_reply *reply, int64_t sent_ns,
-                       const hf_error *no_reply)
+static void take_reply(const struct zk_answer *answer)
 {
-    struct zk_session *me = session;
-    struct permit *permit = permit_of(subject);
+    struct zk_session *me = answer->session;
+    struct permit *permit = permit_of(answer->subject);
+    const struct zk_reply *reply = answer->reply;
     bool limit = permit->limit_state != LIMIT_FOREIGN;
     hf_error why;
-    if (!reply_is_due(permit, tag))
+    if (!reply_is_due(permit, answer->tag))
         return;
-    if (!reply && no_reply->code == HF_EUNCERTAIN) {
+    if (!reply && answer->why->code == HF_EUNCERTAIN) {
         permit->state = PERMIT_UNKNOWN;
-        hf__zk_permit_pause(me, permit, no_reply);
+        hf__zk_permit_pause(me, permit, answer->why);
     } else if (reply && reply->error == ZK_OK) {
         keep_names(permit, reply->paths + limit, reply->count - 1 - limit);
-        permit_taken(me, permit, (uint64_t)reply->zxid, sent_ns, true);
+        permit_taken(me, permit, (uint64_t)reply->zxid, answer->sent_ns, true);
     } else if (take_is_off(me, permit)) {
         return;
     } else if (reply && reply->count) {
         take_failed(me, permit, reply, limit);
     } else if (reply) {
-        zk_reply_error(reply, no_reply, &why);
+        zk_answer_error(answer, &why);
         hf__zk_permit_refuse(me, permit, &why);
     } else {
         permit->state = PERMIT_LOOK;
-        hf__zk_permit_pause(me, permit, no_reply);
+        hf__zk_permit_pause(me, permit, answer->why);
     }
 }
 
@@ -309,20 +301,19 @@ static void take_not_done(struct zk_session *me, struct permit *permit)
     hf__zk_permit_look(me, permit, false);
 }
 
-static void owner_reply(void *session, void *subject, uint64_t tag,
-                        const struct zk_reply *reply, int64_t sent_ns,
-                        const hf_error *no_reply)
+static void owner_reply(const struct zk_answer *answer)
 {
-    struct zk_session *me = session;
-    struct permit *permit = permit_of(subject);
+    struct zk_session *me = answer->session;
+    struct permit *permit = permit_of(answer->subject);
+    const struct zk_reply *reply = answer->reply;
     char path[PATH_SIZE];
-    if (!reply_is_due(permit, tag))
+    if (!reply_is_due(permit, answer->tag))
         return;
     if (!reply) {
-        hf__zk_permit_pause(me, permit, no_reply);
+        hf__zk_permit_pause(me, permit, answer->why);
     } else if (reply->error == ZK_OK &&
                reply->stat.ephemeral_owner == hf__zk_session_id(me->zk)) {
-        permit_taken(me, permit, (uint64_t)reply->stat.czxid, sent_ns, false);
+        permit_taken(me, permit, (uint64_t)reply->stat.czxid, answer->sent_ns, false);
     } else { /* a former session of ours: the server is about to delete them */
         for (uint32_t i = 0; i < permit->count && reply->error == ZK_OK; i++) {
             node_path(permit, i, path);
@@ -332,19 +323,17 @@ static void owner_reply(void *session, void *subject, uint64_t tag,
     }
 }
 
-static void find_reply(void *session, void *subject, uint64_t tag,
-                       const struct zk_reply *reply, int64_t sent_ns,
-                       const hf_error *no_reply)
+static void find_reply(const struct zk_answer *answer)
 {
-    (void)sent_ns;
-    struct zk_session *me = session;
-    struct permit *permit = permit_of(subject);
+    struct zk_session *me = answer->session;
+    struct permit *permit = permit_of(answer->subject);
+    const struct zk_reply *reply = answer->reply;
     char path[PATH_SIZE];
     hf_error why;
-    if (!reply_is_due(permit, tag))
+    if (!reply_is_due(permit, answer->tag))
         return;
     bool absent = reply && reply->error == ZK_NONODE;
-    if (!absent && zk_reply_error(reply, no_reply, &why) != 0) {
+    if (!absent && zk_answer_error(answer, &why) != 0) {
         hf__zk_permit_pause(me, permit, &why);
         return;
     }
@@ -372,19 +361,17 @@ void hf__zk_permit_find(struct zk_session *me, struct permit *permit)
 
 /* ---- Giving back ----------------------------------------------------------------- */
 
-static void release_reply(void *session, void *subject, uint64_t tag,
-                          const struct zk_reply *reply, int64_t sent_ns,
-                          const hf_error *no_reply)
+static void release_reply(const struct zk_answer *answer)
 {
-    (void)sent_ns;
-    struct zk_session *me = session;
-    struct permit *permit = permit_of(subject);
-    if (!reply_is_due(permit, tag))
+    struct zk_session *me = answer->session;
+    struct permit *permit = permit_of(answer->subject);
+    const struct zk_reply *reply = answer->reply;
+    if (!reply_is_due(permit, answer->tag))
         return;
     bool known = reply && (reply->error == ZK_OK || reply->error == ZK_NONODE);
     permit->deleted_some |= reply && reply->error == ZK_OK;
     permit->delete_failed |= !known;
-    permit->delete_unanswered |= !reply && no_reply->code == HF_EUNCERTAIN;
+    permit->delete_unanswered |= !reply && answer->why->code == HF_EUNCERTAIN;
     if (--permit->replies_due > 0)
         return;
     if (permit->delete_failed) {

@@ -109,23 +109,21 @@ void hf__zk_queue_node_pause(struct zk_session *me, struct queue_node *qnode,
 
 /* ---- Withdrawing ----------------------------------------------------------------- */
 
-static void delete_done(void *session, void *subject, uint64_t tag,
-                        const struct zk_reply *reply, int64_t sent_ns,
-                        const hf_error *why)
+static void delete_done(const struct zk_answer *answer)
 {
-    (void)sent_ns;
-    struct zk_session *me = session;
-    struct queue_node *qnode = subject;
+    struct zk_session *me = answer->session;
+    struct queue_node *qnode = answer->subject;
+    const struct zk_reply *reply = answer->reply;
     hf_error error;
-    if (!reply_is_due(qnode, tag))
+    if (!reply_is_due(qnode, answer->tag))
         return;
     if (reply && reply->error == ZK_OK) {
         qnode_deleted(me, qnode, HF_WITHDRAWN);
     } else if (reply && reply->error == ZK_NONODE) {
         qnode_deleted(me, qnode, qnode->delete_unanswered ? HF_WITHDRAWN : HF_GONE);
     } else {
-        qnode->delete_unanswered |= !reply && why->code == HF_EUNCERTAIN;
-        zk_reply_error(reply, why, &error);
+        qnode->delete_unanswered |= !reply && answer->why->code == HF_EUNCERTAIN;
+        zk_answer_error(answer, &error);
         hf__zk_queue_node_pause(me, qnode, &error);
     }
 }
@@ -178,15 +176,11 @@ void hf__zk_queue_node_expired(struct queue_node *qnode)
 
 /* ---- Entering -------------------------------------------------------------------- */
 
-static void parents_done(void *session, void *subject, uint64_t tag,
-                         const struct zk_reply *reply, int64_t sent_ns,
-                         const hf_error *why)
+static void parents_done(const struct zk_answer *answer)
 {
-    (void)session;
-    (void)sent_ns;
-    (void)why;
-    struct queue_node *qnode = subject;
-    if (reply_is_due(qnode, tag) && reply)
+    struct queue_node *qnode = answer->subject;
+    const struct zk_reply *reply = answer->reply;
+    if (reply_is_due(qnode, answer->tag) && reply)
         qnode->parents_error = reply->error;
 }
 
@@ -239,21 +233,19 @@ static void parents_missing(struct zk_session *me, struct queue_node *qnode)
     hf__zk_queue_node_enter(me, qnode);
 }
 
-static void create_done(void *session, void *subject, uint64_t tag,
-                        const struct zk_reply *reply, int64_t sent_ns,
-                        const hf_error *why)
+static void create_done(const struct zk_answer *answer)
 {
-    (void)sent_ns;
-    struct zk_session *me = session;
-    struct queue_node *qnode = subject;
+    struct zk_session *me = answer->session;
+    struct queue_node *qnode = answer->subject;
+    const struct zk_reply *reply = answer->reply;
     hf_error error;
-    if (!reply_is_due(qnode, tag))
+    if (!reply_is_due(qnode, answer->tag))
         return;
     if (reply && reply->error == ZK_OK) {
         entered(me, qnode, reply);
     } else if (reply && reply->error == ZK_NONODE) {
         parents_missing(me, qnode);
-    } else if (zk_reply_error(reply, why, &error) == HF_EUNCERTAIN) {
+    } else if (zk_answer_error(answer, &error) == HF_EUNCERTAIN) {
         qnode->generation++; /* drops the reply to the list */
         qnode->state = QUEUE_NODE_UNKNOWN;
         hf__zk_queue_node_pause(me, qnode, &error);
@@ -323,18 +315,16 @@ static void recover_nothing(struct zk_session *me, struct queue_node *qnode)
         hf__zk_queue_node_enter(me, qnode);
 }
 
-static void owner_done(void *session, void *subject, uint64_t tag,
-                       const struct zk_reply *reply, int64_t sent_ns,
-                       const hf_error *why)
+static void owner_done(const struct zk_answer *answer)
 {
-    (void)sent_ns;
-    struct zk_session *me = session;
-    struct queue_node *qnode = subject;
+    struct zk_session *me = answer->session;
+    struct queue_node *qnode = answer->subject;
+    const struct zk_reply *reply = answer->reply;
     hf_error error;
-    if (!reply_is_due(qnode, tag))
+    if (!reply_is_due(qnode, answer->tag))
         return;
     bool gone = reply && reply->error == ZK_NONODE;
-    if (!gone && zk_reply_error(reply, why, &error) != 0) {
+    if (!gone && zk_answer_error(answer, &error) != 0) {
         hf__zk_queue_node_pause(me, qnode, &error);
     } else if (!gone && reply->stat.ephemeral_owner == hf__zk_session_id(me->zk)) {
         qnode->czxid = reply->stat.czxid;
@@ -353,19 +343,16 @@ static void owner_done(void *session, void *subject, uint64_t tag,
     }
 }
 
-static void recover_done(void *session, void *subject, uint64_t tag,
-                         const struct zk_reply *reply, int64_t sent_ns,
-                         const hf_error *why)
+static void recover_done(const struct zk_answer *answer)
 {
-    (void)sent_ns;
-    struct zk_session *me = session;
-    struct queue_node *qnode = subject;
+    struct zk_session *me = answer->session;
+    struct queue_node *qnode = answer->subject;
+    const struct zk_reply *reply = answer->reply;
     hf_error error;
     size_t at = NO_NODE;
-    if (!reply_is_due(qnode, tag))
+    if (!reply_is_due(qnode, answer->tag))
         return;
-    if (!(reply && reply->error == ZK_NONODE) &&
-        zk_reply_error(reply, why, &error) != 0) {
+    if (!(reply && reply->error == ZK_NONODE) && zk_answer_error(answer, &error) != 0) {
         hf__zk_queue_node_pause(me, qnode, &error);
         return;
     }

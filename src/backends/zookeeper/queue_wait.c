@@ -38,35 +38,31 @@ static void predecessor_fired(struct zk_session *me, struct watcher *watcher,
 
 /* The server may deny a node's data, but not that it exists. This watch is set even if
  * the node does not exist. */
-static void exists_done(void *session, void *subject, uint64_t tag,
-                        const struct zk_reply *reply, int64_t sent_ns,
-                        const hf_error *why)
+static void exists_done(const struct zk_answer *answer)
 {
-    (void)sent_ns;
-    struct zk_session *me = session;
-    struct queue_node *qnode = subject;
+    struct zk_session *me = answer->session;
+    struct queue_node *qnode = answer->subject;
+    const struct zk_reply *reply = answer->reply;
     hf_error error;
-    if (!reply_is_due(qnode, tag))
+    if (!reply_is_due(qnode, answer->tag))
         return;
     qnode->reply_due = false;
     if (reply && reply->error == ZK_NONODE) {
         hf__zk_watcher_end(me, &qnode->watcher);
         hf__zk_queue_node_list(me, qnode);
-    } else if (zk_reply_error(reply, why, &error) != 0) {
+    } else if (zk_answer_error(answer, &error) != 0) {
         hf__zk_watcher_drop(&qnode->watcher);
         hf__zk_queue_node_pause(me, qnode, &error);
     }
 }
 
-static void watch_reply(void *session, void *subject, uint64_t tag,
-                        const struct zk_reply *reply, int64_t sent_ns,
-                        const hf_error *why)
+static void watch_reply(const struct zk_answer *answer)
 {
-    (void)sent_ns;
-    struct zk_session *me = session;
-    struct queue_node *qnode = subject;
+    struct zk_session *me = answer->session;
+    struct queue_node *qnode = answer->subject;
+    const struct zk_reply *reply = answer->reply;
     hf_error error;
-    if (!reply_is_due(qnode, tag))
+    if (!reply_is_due(qnode, answer->tag))
         return;
     qnode->reply_due = false;
     if (reply && reply->error == ZK_OK)
@@ -81,7 +77,7 @@ static void watch_reply(void *session, void *subject, uint64_t tag,
         hf__zk_exists(me->zk, qnode->predecessor, true, exists_done, qnode,
                       qnode->generation);
     } else {
-        zk_reply_error(reply, why, &error);
+        zk_answer_error(answer, &error);
         hf__zk_queue_node_pause(me, qnode, &error);
     }
 }
@@ -163,22 +159,21 @@ static void judge(struct zk_session *me, struct queue_node *qnode,
     }
 }
 
-void hf__zk_queue_node_listed(void *session, void *subject, uint64_t tag,
-                              const struct zk_reply *reply, int64_t sent_ns,
-                              const hf_error *why)
+void hf__zk_queue_node_listed(const struct zk_answer *answer)
 {
-    struct zk_session *me = session;
-    struct queue_node *qnode = subject;
+    struct zk_session *me = answer->session;
+    struct queue_node *qnode = answer->subject;
+    const struct zk_reply *reply = answer->reply;
     hf_error error;
-    if (!reply_is_due(qnode, tag) || qnode->state != QUEUE_NODE_LISTING)
+    if (!reply_is_due(qnode, answer->tag) || qnode->state != QUEUE_NODE_LISTING)
         return;
     if (reply && reply->error == ZK_NONODE) {
         qnode_idle(qnode);
         hf__zk_queue_node_enter(me, qnode);
-    } else if (zk_reply_error(reply, why, &error) != 0) {
+    } else if (zk_answer_error(answer, &error) != 0) {
         hf__zk_queue_node_pause(me, qnode, &error);
     } else {
-        judge(me, qnode, reply, sent_ns);
+        judge(me, qnode, reply, answer->sent_ns);
     }
 }
 

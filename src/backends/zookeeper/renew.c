@@ -98,21 +98,19 @@ static enum hf_renewal renewal_of(struct zk_session *me, const struct zk_ticket 
     return ticket && proves(me, ticket, reply) ? HF_STILL_HELD : HF_RENEWAL_LOST;
 }
 
-static void batch_done(void *session, void *subject, uint64_t tag,
-                       const struct zk_reply *reply, int64_t sent_ns,
-                       const hf_error *why)
+static void batch_done(const struct zk_answer *answer)
 {
-    (void)why;
-    struct zk_session *me = session;
-    struct batch *batch = subject;
-    bool synced = tag == WATCHED;
+    struct zk_session *me = answer->session;
+    struct batch *batch = answer->subject;
+    bool synced = answer->tag == WATCHED;
     for (uint32_t i = 0; i < batch->count; i++) {
         struct hf_ticket *core_ticket = batch->of[i].core_ticket;
-        if (!core_ticket || (synced ? !batch->of[i].watched : i != tag))
+        if (!core_ticket || (synced ? !batch->of[i].watched : i != answer->tag))
             continue;
         batch->of[i].core_ticket = NULL;
         renewal_report(me, core_ticket, batch->mode,
-                       renewal_of(me, ticket_of(core_ticket), reply, synced), sent_ns);
+                       renewal_of(me, ticket_of(core_ticket), answer->reply, synced),
+                       answer->sent_ns);
     }
     if (--batch->requests == 0)
         batch_free(batch);
@@ -187,14 +185,11 @@ static void own_fired(struct zk_session *me, struct watcher *watcher,
         hf__zk_interest_watch(me, ticket);
 }
 
-static void own_done(void *session, void *subject, uint64_t tag,
-                     const struct zk_reply *reply, int64_t sent_ns, const hf_error *why)
+static void own_done(const struct zk_answer *answer)
 {
-    (void)tag;
-    (void)sent_ns;
-    (void)why;
-    struct zk_session *me = session;
-    struct zk_ticket *ticket = subject;
+    struct zk_session *me = answer->session;
+    struct zk_ticket *ticket = answer->subject;
+    const struct zk_reply *reply = answer->reply;
     ticket->requests--;
     if (!reply || reply->error != ZK_OK)
         hf__zk_watcher_drop(&ticket->own_watcher);

@@ -269,13 +269,13 @@ void hf__zk_session_retry_soon(struct zk_session *me);
 
 /* The code and sentence for an error of the server, or for no reply; 0: no error. */
 int hf__zk_server_error(const struct zk_reply *reply, hf_error *ret_why);
-static inline int zk_reply_error(const struct zk_reply *reply, const hf_error *why,
-                                 hf_error *ret_why)
+static inline int zk_answer_error(const struct zk_answer *answer, hf_error *ret_why)
 {
+    const struct zk_reply *reply = answer->reply;
     if (reply)
         return reply->error == ZK_OK ? 0 : hf__zk_server_error(reply, ret_why);
-    *ret_why = *why;
-    return why->code ? why->code : HF_EUNCERTAIN;
+    *ret_why = *answer->why;
+    return answer->why->code ? answer->why->code : HF_EUNCERTAIN;
 }
 
 /* ---- Kinds: locks.c, single.c, permits.c, latches.c ------------------------------ */

@@ -107,22 +107,20 @@ static void single_withdrawn(struct zk_session *me, struct single *single)
                             single->may_have_deleted ? HF_WITHDRAWN : HF_GONE);
 }
 
-static void delete_done(void *session, void *subject, uint64_t tag,
-                        const struct zk_reply *reply, int64_t sent_ns,
-                        const hf_error *why)
+static void delete_done(const struct zk_answer *answer)
 {
-    (void)sent_ns;
-    struct zk_session *me = session;
-    struct single *single = subject;
+    struct zk_session *me = answer->session;
+    struct single *single = answer->subject;
+    const struct zk_reply *reply = answer->reply;
     hf_error error;
-    if (!reply_is_due(single, tag))
+    if (!reply_is_due(single, answer->tag))
         return;
     if (reply && (reply->error == ZK_OK || reply->error == ZK_NONODE)) {
         single->may_have_deleted |= reply->error == ZK_OK;
         single_withdrawn(me, single);
         return;
     }
-    if (zk_reply_error(reply, why, &error) == HF_EUNCERTAIN) {
+    if (zk_answer_error(answer, &error) == HF_EUNCERTAIN) {
         single->may_exist = single->may_have_deleted = true;
         single->state = SINGLE_LOOKING;
     }
@@ -202,17 +200,16 @@ static void single_taken(struct zk_session *me, struct single *single)
         look_send(me, single);
 }
 
-static void look_done(void *session, void *subject, uint64_t tag,
-                      const struct zk_reply *reply, int64_t sent_ns,
-                      const hf_error *why)
+static void look_done(const struct zk_answer *answer)
 {
-    struct zk_session *me = session;
-    struct single *single = subject;
+    struct zk_session *me = answer->session;
+    struct single *single = answer->subject;
+    const struct zk_reply *reply = answer->reply;
     hf_error error;
-    if (!reply_is_due(single, tag))
+    if (!reply_is_due(single, answer->tag))
         return;
     if (reply && reply->error == ZK_OK && is_ours(me, single, reply)) {
-        single_held(me, single, reply->stat.czxid, sent_ns);
+        single_held(me, single, reply->stat.czxid, answer->sent_ns);
     } else if (reply && reply->error == ZK_OK && reply->stat.ephemeral_owner) {
         single_taken(me, single);
     } else if (reply && reply->error == ZK_OK) {
@@ -233,7 +230,7 @@ static void look_done(void *session, void *subject, uint64_t tag,
             }
             return;
         }
-        zk_reply_error(reply, why, &error);
+        zk_answer_error(answer, &error);
         single_pause(me, single, &error);
     }
 }
@@ -265,26 +262,25 @@ static void look_send(struct zk_session *me, struct single *single)
 
 /* ---- Creating -------------------------------------------------------------------- */
 
-static void create_done(void *session, void *subject, uint64_t tag,
-                        const struct zk_reply *reply, int64_t sent_ns,
-                        const hf_error *why)
+static void create_done(const struct zk_answer *answer)
 {
-    struct zk_session *me = session;
-    struct single *single = subject;
+    struct zk_session *me = answer->session;
+    struct single *single = answer->subject;
+    const struct zk_reply *reply = answer->reply;
     struct zk_ticket *ticket = &single->ticket;
     hf_error error;
-    if (!reply_is_due(single, tag))
+    if (!reply_is_due(single, answer->tag))
         return;
     if (reply && reply->error == ZK_OK) {
         single_held(me, single, reply->stat.czxid ? reply->stat.czxid : reply->zxid,
-                    sent_ns);
+                    answer->sent_ns);
     } else if (reply && reply->error == ZK_NODEEXISTS) {
         look_send(me, single);
     } else if (reply && reply->error == ZK_NONODE && !is_withdrawing(single) &&
                ++single->retries <= RETRIES) {
         create_send(me, single);
     } else {
-        int rc = zk_reply_error(reply, why, &error);
+        int rc = zk_answer_error(answer, &error);
         single->may_exist |= rc == HF_EUNCERTAIN;
         single->state = single->may_exist ? SINGLE_LOOKING : SINGLE_IDLE;
         if (single->may_exist || rc == HF_EUNREACHABLE)

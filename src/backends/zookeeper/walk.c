@@ -82,14 +82,9 @@ static void walk_progress(struct zk_session *me, struct walk *walk,
 }
 
 /* The walk does not wait for it: it only shows that the server answers. */
-static void synced(void *session, void *subject, uint64_t tag,
-                   const struct zk_reply *reply, int64_t sent_ns,
-                   const hf_error *no_reply)
+static void synced(const struct zk_answer *answer)
 {
-    (void)tag;
-    (void)sent_ns;
-    (void)no_reply;
-    walk_progress(session, subject, reply);
+    walk_progress(answer->session, answer->subject, answer->reply);
 }
 
 static void walk_free(struct zk_session *me, struct job *job)
@@ -147,29 +142,24 @@ void hf__zk_walk_expect(struct walk *walk)
     walk->under_way++;
 }
 
-static void walk_note_error(struct walk *walk, const struct zk_reply *reply,
-                            const hf_error *no_reply)
+static void walk_note_error(struct walk *walk, const struct zk_answer *answer)
 {
+    const struct zk_reply *reply = answer->reply;
     hf_error why;
-    int rc =
-        reply && reply->error == ZK_NONODE ? 0 : zk_reply_error(reply, no_reply, &why);
+    int rc = reply && reply->error == ZK_NONODE ? 0 : zk_answer_error(answer, &why);
     if (rc == 0 || walk->rc != 0)
         return;
     walk->rc = rc;
     walk->why = why;
 }
 
-void hf__zk_walk_reply(void *session, void *subject, uint64_t tag,
-                       const struct zk_reply *reply, int64_t sent_ns,
-                       const hf_error *no_reply)
+void hf__zk_walk_reply(const struct zk_answer *answer)
 {
-    (void)tag;
-    (void)sent_ns;
-    struct walk *walk = subject;
-    walk_progress(session, walk, reply);
-    walk_note_error(walk, reply, no_reply);
+    struct walk *walk = answer->subject;
+    walk_progress(answer->session, walk, answer->reply);
+    walk_note_error(walk, answer);
     walk->under_way--;
-    hf__zk_walk_continue(session, walk);
+    hf__zk_walk_continue(answer->session, walk);
 }
 
 /* ---- Queues ---------------------------------------------------------------------- */
@@ -457,14 +447,11 @@ static void step_read(struct zk_session *me, struct step *step,
     }
 }
 
-static void step_reply(void *session, void *subject, uint64_t tag,
-                       const struct zk_reply *reply, int64_t sent_ns,
-                       const hf_error *no_reply)
+static void step_reply(const struct zk_answer *answer)
 {
-    (void)tag;
-    (void)sent_ns;
-    struct zk_session *me = session;
-    struct step *step = subject;
+    struct zk_session *me = answer->session;
+    struct step *step = answer->subject;
+    const struct zk_reply *reply = answer->reply;
     struct walk *walk = step->walk;
     bool closed = reply && reply->error == ZK_NOAUTH;
     walk_progress(me, walk, reply);
@@ -476,7 +463,7 @@ static void step_reply(void *session, void *subject, uint64_t tag,
         if (reply && reply->error == ZK_OK)
             step_read(me, step, reply);
         else if (!closed || !walk->prefix)
-            walk_note_error(walk, reply, no_reply);
+            walk_note_error(walk, answer);
         walk->vanished |= reply && reply->error == ZK_NONODE && step->what == STEP_NODE;
         step_free(step);
     }

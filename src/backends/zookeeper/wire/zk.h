@@ -80,9 +80,17 @@ struct zk_reply {
     const struct zk_text *paths; /* multi: one per operation, "" but for creates */
 };
 
-typedef void zk_done(void *session, void *subject, uint64_t tag,
-                     const struct zk_reply *reply, int64_t sent_ns,
-                     const hf_error *why);
+/* What a request was answered with. */
+struct zk_answer {
+    void *session; /* as given to hf__zk_open() */
+    void *subject; /* as given with the request */
+    uint64_t tag;
+    const struct zk_reply *reply; /* NULL: none came */
+    int64_t sent_ns;
+    const hf_error *why; /* why none came */
+};
+
+typedef void zk_done(const struct zk_answer *answer);
 
 struct zk;
 

@@ -59,9 +59,17 @@ struct zk_pending hf__zk_ring_pop(struct zk_ring *ring)
 void hf__zk_pending_answer(struct zk *zk, const struct zk_pending *pending,
                            const struct zk_reply *reply, const hf_error *why)
 {
+    struct zk_answer answer = {
+        .session = zk->session,
+        .subject = pending->subject,
+        .tag = pending->tag,
+        .reply = reply,
+        .sent_ns = pending->sent_ns,
+        .why = why,
+    };
+
     if (pending->done)
-        pending->done(zk->session, pending->subject, pending->tag, reply,
-                      pending->sent_ns, why);
+        pending->done(&answer);
 }
 
 void hf__zk_pending_fail_all(struct zk *zk, const hf_error *why)
