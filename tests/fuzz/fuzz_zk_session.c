@@ -460,38 +460,42 @@ static void make_call(uint8_t how)
     call_count++;
     calls[word] = ASKED;
     void *subject = &subjects[word % SUBJECTS];
+    int rc = 0;
     switch (how / 4 % 12) {
     case 1:
-        hf__zk_exists(zk, path, how & 1, on_done, subject, word);
+        rc = hf__zk_exists(zk, path, how & 1, on_done, subject, word);
         break;
     case 0:
     case 2:
-        hf__zk_get(zk, path, how & 1, on_done, subject, word);
+        rc = hf__zk_get(zk, path, how & 1, on_done, subject, word);
         break;
     case 3:
     case 4:
-        hf__zk_children(zk, path, how & 1, on_done, subject, word);
+        rc = hf__zk_children(zk, path, how & 1, on_done, subject, word);
         break;
     case 6:
-        hf__zk_multi(zk, pair, 1 + (how & 1), on_done, subject, word);
+        rc = hf__zk_multi(zk, pair, 1 + (how & 1), on_done, subject, word);
         break;
     case 7:
-        hf__zk_create(zk, path, "abc", 3, ZK_EPHEMERAL_SEQUENTIAL, on_done, subject,
-                      word);
+        rc = hf__zk_create(zk, path, "abc", 3, ZK_EPHEMERAL_SEQUENTIAL, on_done,
+                           subject, word);
         break;
     case 8:
-        hf__zk_make_folder(zk, path, on_done, subject, word);
+        rc = hf__zk_make_folder(zk, path, on_done, subject, word);
         break;
     case 9:
-        hf__zk_set(zk, path, "abc", 3, -1, on_done, subject, word);
+        rc = hf__zk_set(zk, path, "abc", 3, -1, on_done, subject, word);
         break;
     case 10:
-        hf__zk_ping(zk, on_done, subject, word);
+        rc = hf__zk_ping(zk, on_done, subject, word);
         break;
     default:
-        hf__zk_delete(zk, path, -1, on_done, subject, word);
+        rc = hf__zk_delete(zk, path, -1, on_done, subject, word);
         break;
     }
+    MUST(rc == 0 || rc == HF_EUNREACHABLE || rc == HF_ENOMEM);
+    if (rc != 0)
+        calls[word] = ANSWERED;
 }
 
 static void forget(size_t which)

@@ -149,6 +149,16 @@ static void change_fail(struct zk_session *me, struct change *change, int rc,
     hf__zk_job_end(me, &change->job, rc, why);
 }
 
+/* Frees the change if its request was not sent. */
+static void change_sent(struct zk_session *me, struct change *change, int rc)
+{
+    hf_error why;
+    if (rc == 0)
+        return;
+    hf__zk_unsent_why(me->zk, rc, &why);
+    change_fail(me, change, rc, &why);
+}
+
 /* True: the request was carried out before, or that cannot be known; it is answered. */
 static bool change_known(struct zk_session *me, struct change *change)
 {
@@ -222,7 +232,9 @@ static void change_again(struct zk_session *me, struct change *change, size_t fa
     hf_error why;
     bool folder = error == ZK_NONODE && failed == 0;
     if (folder && change->rounds++ < PARENT_ROUNDS)
-        hf__zk_make_folder(me->zk, change->folder, parents_made, change, 0);
+        change_sent(
+            me, change,
+            hf__zk_make_folder(me->zk, change->folder, parents_made, change, 0));
     else if (error == ZK_NODEEXISTS || error == ZK_BADVERSION ||
              (error == ZK_NONODE && !folder))
         change_look(me, change); /* changed meanwhile, maybe by an earlier try */
@@ -294,7 +306,8 @@ static void plan_send(struct zk_session *me, struct change *change,
                      : (size_t)snprintf(text, sizeof(text), "%" PRIu64, plan->result);
     ops[0].mode = ZK_EPHEMERAL;
     memcpy(ops + 1, plan->ops, plan->count * sizeof(*ops));
-    hf__zk_multi(me->zk, ops, 1 + plan->count, pending_reply, pending, 0);
+    int rc = hf__zk_multi(me->zk, ops, 1 + plan->count, pending_reply, pending, 0);
+    hf__zk_unsent_answer(me->zk, rc, pending_reply, pending, 0);
 }
 
 static void change_plan(struct zk_session *me, struct change *change,
@@ -377,13 +390,14 @@ static void look_reply(const struct zk_answer *answer)
     else if (change_known(me, change))
         return;
     else if (absent && !change->kind_checked)
-        hf__zk_children(me->zk, change->folder, false, look_reply, change, LOOK_FOLDER);
+        change_sent(me, change,
+                    hf__zk_children(me->zk, change->folder, false, look_reply, change,
+                                    LOOK_FOLDER));
     else
         change_plan(me, change, absent ? NULL : reply);
 }
 
-/* With a sync in front: this server may lag behind what other clients were told. The
- * last reply may free the change inside its call. */
+/* With a sync in front: this server may lag behind what other clients were told. */
 static void change_look(struct zk_session *me, struct change *change)
 {
     char path[PATH_SIZE];
@@ -393,8 +407,9 @@ static void change_look(struct zk_session *me, struct change *change)
         hf__zk_get(me->zk, record->marker, false, look_reply, change, LOOK_MARKER);
     snprintf(path, sizeof(path), "%s%s", change->folder, change->verb->node);
     hf__zk_sync(me->zk, path, NULL, NULL, 0);
-    hf__zk_get(me->zk, path, false, look_reply, change, LOOK_NODE);
+    int rc = hf__zk_get(me->zk, path, false, look_reply, change, LOOK_NODE);
     hf__zk_flush(me->zk);
+    change_sent(me, change, rc);
 }
 
 void hf__zk_change_ask(struct zk_session *me, struct hf_request *request,

@@ -256,11 +256,7 @@ void hf__zk_diagnose(struct zk_session *me, struct hf_request *request)
     }
     diagnosis_of(walk)->servers = -1;
     walk->folder_listed = diagnose_folder;
-    hf__zk_walk_expect(walk);
-    hf__zk_walk_expect(walk);
-    hf__zk_walk_expect(walk); /* replies may come inside the calls */
-    hf__zk_ping(me->zk, ping_done, walk, 0);
-    hf__zk_get_config(me->zk, config_done, walk, 0);
-    walk->under_way--;
+    hf__zk_walk_expect(me, walk, hf__zk_ping(me->zk, ping_done, walk, 0));
+    hf__zk_walk_expect(me, walk, hf__zk_get_config(me->zk, config_done, walk, 0));
     hf__zk_walk_continue(me, walk);
 }

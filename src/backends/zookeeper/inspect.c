@@ -162,7 +162,8 @@ static void victims_list(struct zk_session *me, struct walk *walk)
     size_t len = (size_t)(strrchr(walk->victim, '/') - walk->victim);
     memcpy(folder, walk->victim, len);
     folder[len] = '\0';
-    hf__zk_children(me->zk, folder, false, victims_listed, walk, 0);
+    int rc = hf__zk_children(me->zk, folder, false, victims_listed, walk, 0);
+    hf__zk_unsent_answer(me->zk, rc, victims_listed, walk, 0);
 }
 
 static void evict_fail(struct zk_session *me, struct walk *walk)
@@ -220,7 +221,6 @@ static void victims_listed(const struct zk_answer *answer)
         hf__zk_job_end(me, &walk->job, rc, &why);
         return;
     }
-    hf__zk_walk_expect(walk);
     for (size_t i = 0; i < reply->count; i++) {
         const struct zk_text *name = &reply->names[i];
         if (!is_victim(me, walk, name))
@@ -229,10 +229,9 @@ static void victims_listed(const struct zk_answer *answer)
         memcpy(path + folder, name->at, name->len);
         path[folder + name->len] = '\0';
         count++;
-        hf__zk_walk_expect(walk);
-        hf__zk_delete(me->zk, path, -1, victim_deleted, walk, 0);
+        hf__zk_walk_expect(me, walk,
+                           hf__zk_delete(me->zk, path, -1, victim_deleted, walk, 0));
     }
-    walk->under_way--;
     if (count > 0)
         hf__zk_walk_continue(me, walk);
     else
@@ -262,8 +261,10 @@ static void evict_end(struct zk_session *me, struct walk *walk)
         victims_list(me, walk);
         return;
     }
-    hf__zk_walk_expect(walk); /* of another library */
-    hf__zk_delete(me->zk, walk->victim, -1, victim_deleted, walk, 0);
+    /* of another library */
+    hf__zk_walk_expect(
+        me, walk, hf__zk_delete(me->zk, walk->victim, -1, victim_deleted, walk, 0));
+    hf__zk_walk_continue(me, walk);
 }
 
 void hf__zk_evict(struct zk_session *me, struct hf_request *request)
@@ -288,9 +289,10 @@ static void revoke_node(struct zk_session *me, struct walk *walk,
         (request->number && token_of(reply, &details) != request->number))
         return;
     walk->found++;
-    hf__zk_walk_expect(walk);
-    hf__zk_set(me->zk, step->path, revocation, sizeof(revocation) - 1, -1,
-               hf__zk_walk_reply, walk, 0);
+    hf__zk_walk_expect(me, walk,
+                       hf__zk_set(me->zk, step->path, revocation,
+                                  sizeof(revocation) - 1, -1, hf__zk_walk_reply, walk,
+                                  0));
 }
 
 static void revoke_end(struct zk_session *me, struct walk *walk)

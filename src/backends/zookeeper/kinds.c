@@ -142,7 +142,9 @@ void hf__zk_kind_probe(struct zk_session *me, struct kind_probe *probe,
         if (ours[i])
             continue;
         snprintf(path, sizeof(path), "%s%s", folder, inside[i].folder);
-        hf__zk_children(me->zk, path, false, probe_reply, probe, i);
+        hf__zk_unsent_answer(
+            me->zk, hf__zk_children(me->zk, path, false, probe_reply, probe, i),
+            probe_reply, probe, i);
     }
     hf__zk_flush(me->zk);
 }

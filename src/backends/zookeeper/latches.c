@@ -150,7 +150,10 @@ static void wait_look(struct zk_session *me, struct wait *wait)
     hf__zk_gather(me->zk);
     if (!wait->gate)
         hf__zk_sync(me->zk, wait->gate_path, NULL, NULL, 0);
-    hf__zk_get(me->zk, wait->gate_path, true, wait_reply, &wait->ticket, REPLY_GATE);
+    hf__zk_unsent_answer(me->zk,
+                         hf__zk_get(me->zk, wait->gate_path, true, wait_reply,
+                                    &wait->ticket, REPLY_GATE),
+                         wait_reply, &wait->ticket, REPLY_GATE);
     hf__zk_flush(me->zk);
 }
 
@@ -162,7 +165,10 @@ static void wait_delete(struct zk_session *me, struct wait *wait)
         return;
     }
     wait->ticket.requests++;
-    hf__zk_delete(me->zk, wait->node, -1, wait_reply, &wait->ticket, REPLY_DELETE);
+    hf__zk_unsent_answer(
+        me->zk,
+        hf__zk_delete(me->zk, wait->node, -1, wait_reply, &wait->ticket, REPLY_DELETE),
+        wait_reply, &wait->ticket, REPLY_DELETE);
 }
 
 /* Core forgets a wait that is over, and so does the store, except for its node. */
@@ -201,8 +207,10 @@ static void wait_queue(struct zk_session *me, struct wait *wait)
                                       me->host->ops->now(me->host), 0, line);
     wait->node_may_exist = true;
     wait->ticket.requests++;
-    hf__zk_create(me->zk, wait->node, line, len, ZK_EPHEMERAL, wait_reply,
-                  &wait->ticket, REPLY_NODE);
+    hf__zk_unsent_answer(me->zk,
+                         hf__zk_create(me->zk, wait->node, line, len, ZK_EPHEMERAL,
+                                       wait_reply, &wait->ticket, REPLY_NODE),
+                         wait_reply, &wait->ticket, REPLY_NODE);
 }
 
 static void probe_done(struct zk_session *me, struct kind_probe *probe, int rc,
@@ -243,8 +251,10 @@ static void gate_reply(struct zk_session *me, struct wait *wait,
         wait_open(me, wait);
     } else if (absent) {
         wait->ticket.requests++;
-        hf__zk_children(me->zk, wait->folder, false, wait_reply, &wait->ticket,
-                        REPLY_FOLDER);
+        hf__zk_unsent_answer(me->zk,
+                             hf__zk_children(me->zk, wait->folder, false, wait_reply,
+                                             &wait->ticket, REPLY_FOLDER),
+                             wait_reply, &wait->ticket, REPLY_FOLDER);
     } else if (wait->ticket.core_ticket->flags & HF_TICKET_TRY) {
         hf__zk_watcher_end(me, &wait->watcher);
         hf__zk_ticket_busy(me, &wait->ticket);

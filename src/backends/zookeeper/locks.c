@@ -170,7 +170,9 @@ static void peek(struct zk_session *me, struct lock *lock)
     lock->ticket.requests++;
     hf__zk_gather(me->zk);
     hf__zk_sync(me->zk, folder, NULL, NULL, 0);
-    hf__zk_children(me->zk, folder, false, peek_reply, lock, 0);
+    hf__zk_unsent_answer(me->zk,
+                         hf__zk_children(me->zk, folder, false, peek_reply, lock, 0),
+                         peek_reply, lock, 0);
     hf__zk_flush(me->zk);
 }
 
@@ -284,7 +286,8 @@ static void downgrade_send(struct zk_session *me, struct lock *lock)
         { .what = ZK_OP_DELETE, .path = lock->qnode.path, .version = -1 },
     };
     lock->ticket.requests++;
-    hf__zk_multi(me->zk, ops, 2, downgrade_reply, lock, 0);
+    hf__zk_unsent_answer(me->zk, hf__zk_multi(me->zk, ops, 2, downgrade_reply, lock, 0),
+                         downgrade_reply, lock, 0);
 }
 
 /* The path of the reader's node is kept in `predecessor`: a holder has none. */

@@ -39,8 +39,10 @@ static void orphan_reply(const struct zk_answer *answer)
 
 static void orphan_delete(struct zk_session *me, struct orphan_node *orphan)
 {
-    orphan->delete_sent = true;
-    hf__zk_delete(me->zk, orphan->path, -1, orphan_reply, orphan, 0);
+    orphan->delete_sent =
+        hf__zk_delete(me->zk, orphan->path, -1, orphan_reply, orphan, 0) == 0;
+    if (!orphan->delete_sent && hf__zk_is_up(me->zk))
+        hf__zk_session_retry_soon(me);
 }
 
 /* No memory to track it: delete once, best effort. The node ends with the session. */

@@ -270,13 +270,14 @@ static void look_reply(const struct zk_answer *answer)
 }
 
 static void look_send(struct permit *permit,
-                      void (*call)(struct zk *, const char *, bool, zk_done *, void *,
-                                   uint64_t),
+                      int (*call)(struct zk *, const char *, bool, zk_done *, void *,
+                                  uint64_t),
                       struct zk *zk, const char *path, bool watch, enum look look)
 {
     permit->ticket.requests++;
-    call(zk, path, watch, look_reply, &permit->ticket,
-         (uint64_t)permit->generation << LOOK_BITS | look);
+    uint64_t tag = (uint64_t)permit->generation << LOOK_BITS | look;
+    hf__zk_unsent_answer(zk, call(zk, path, watch, look_reply, &permit->ticket, tag),
+                         look_reply, &permit->ticket, tag);
 }
 
 /* A reply inside a call only says that there is no connection; none frees the

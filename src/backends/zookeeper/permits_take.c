@@ -99,8 +99,11 @@ static void check_reply(const struct zk_answer *answer)
 static void check_send(struct zk_session *me, struct permit *permit)
 {
     permit->ticket.requests++;
-    hf__zk_children(me->zk, permit->folders.name, false, check_reply, &permit->ticket,
-                    permit->generation);
+    hf__zk_unsent_answer(me->zk,
+                         hf__zk_children(me->zk, permit->folders.name, false,
+                                         check_reply, &permit->ticket,
+                                         permit->generation),
+                         check_reply, &permit->ticket, permit->generation);
 }
 
 /* The leases are ours. The look at the name was sent behind the take (`checking`), or
@@ -279,12 +282,17 @@ void hf__zk_permit_take(struct zk_session *me, struct permit *permit)
     /* In one write: the server may remove an empty folder at any moment. */
     if (permit->leases_missing) {
         permit->ticket.requests++;
-        hf__zk_make_folder(me->zk, permit->folders.leases, folder_made, &permit->ticket,
-                           0);
+        hf__zk_unsent_answer(me->zk,
+                             hf__zk_make_folder(me->zk, permit->folders.leases,
+                                                folder_made, &permit->ticket, 0),
+                             folder_made, &permit->ticket, 0);
     }
     permit->leases_missing = false;
     permit->ticket.requests++;
-    hf__zk_multi(me->zk, ops, count, take_reply, &permit->ticket, permit->generation);
+    hf__zk_unsent_answer(me->zk,
+                         hf__zk_multi(me->zk, ops, count, take_reply, &permit->ticket,
+                                      permit->generation),
+                         take_reply, &permit->ticket, permit->generation);
     check_send(me, permit);
     hf__zk_flush(me->zk);
     hf__free(paths);
@@ -344,8 +352,10 @@ static void find_reply(const struct zk_answer *answer)
     }
     node_path(permit, 0, path);
     permit->ticket.requests++;
-    hf__zk_exists(me->zk, path, false, owner_reply, &permit->ticket,
-                  permit->generation);
+    hf__zk_unsent_answer(me->zk,
+                         hf__zk_exists(me->zk, path, false, owner_reply,
+                                       &permit->ticket, permit->generation),
+                         owner_reply, &permit->ticket, permit->generation);
 }
 
 void hf__zk_permit_find(struct zk_session *me, struct permit *permit)
@@ -354,8 +364,11 @@ void hf__zk_permit_find(struct zk_session *me, struct permit *permit)
     hf__zk_gather(me->zk);
     hf__zk_sync(me->zk, permit->folders.leases, NULL, NULL, 0);
     permit->ticket.requests++;
-    hf__zk_children(me->zk, permit->folders.leases, false, find_reply, &permit->ticket,
-                    permit->generation);
+    hf__zk_unsent_answer(me->zk,
+                         hf__zk_children(me->zk, permit->folders.leases, false,
+                                         find_reply, &permit->ticket,
+                                         permit->generation),
+                         find_reply, &permit->ticket, permit->generation);
     hf__zk_flush(me->zk);
 }
 
@@ -403,8 +416,10 @@ void hf__zk_permit_release(struct zk_session *me, struct permit *permit)
     hf__zk_gather(me->zk);
     for (uint32_t i = 0; i < permit->count; i++) {
         node_path(permit, i, path);
-        hf__zk_delete(me->zk, path, -1, release_reply, &permit->ticket,
-                      permit->generation);
+        hf__zk_unsent_answer(me->zk,
+                             hf__zk_delete(me->zk, path, -1, release_reply,
+                                           &permit->ticket, permit->generation),
+                             release_reply, &permit->ticket, permit->generation);
     }
     hf__zk_flush(me->zk);
 }

@@ -133,7 +133,10 @@ static void delete_send(struct zk_session *me, struct queue_node *qnode)
     qnode_begin(qnode, QUEUE_NODE_DELETING);
     qnode->requests++;
     hf__zk_gather(me->zk);
-    hf__zk_delete(me->zk, qnode->path, -1, delete_done, qnode, qnode->generation);
+    hf__zk_unsent_answer(
+        me->zk,
+        hf__zk_delete(me->zk, qnode->path, -1, delete_done, qnode, qnode->generation),
+        delete_done, qnode, qnode->generation);
     hf__zk_watcher_end(me, &qnode->watcher);
     hf__zk_flush(me->zk);
 }
@@ -267,16 +270,24 @@ static void enter_send(struct zk_session *me, struct queue_node *qnode)
     hf__zk_gather(me->zk);
     if (qnode->retries > 0) {
         qnode->requests++;
-        hf__zk_make_folder(me->zk, folder_open(qnode), parents_done, qnode,
-                           qnode->generation);
+        hf__zk_unsent_answer(me->zk,
+                             hf__zk_make_folder(me->zk, folder_open(qnode),
+                                                parents_done, qnode, qnode->generation),
+                             parents_done, qnode, qnode->generation);
     }
     join(qnode, qnode->path, node, len);
     qnode->requests++;
-    hf__zk_create(me->zk, qnode->path, data, data_len, ZK_EPHEMERAL_SEQUENTIAL,
-                  create_done, qnode, qnode->generation);
+    hf__zk_unsent_answer(me->zk,
+                         hf__zk_create(me->zk, qnode->path, data, data_len,
+                                       ZK_EPHEMERAL_SEQUENTIAL, create_done, qnode,
+                                       qnode->generation),
+                         create_done, qnode, qnode->generation);
     qnode->requests++;
-    hf__zk_children(me->zk, folder_open(qnode), false, hf__zk_queue_node_listed, qnode,
-                    qnode->generation);
+    hf__zk_unsent_answer(me->zk,
+                         hf__zk_children(me->zk, folder_open(qnode), false,
+                                         hf__zk_queue_node_listed, qnode,
+                                         qnode->generation),
+                         hf__zk_queue_node_listed, qnode, qnode->generation);
     folder_shut(qnode);
     hf__zk_flush(me->zk);
 }
@@ -364,7 +375,10 @@ static void recover_done(const struct zk_answer *answer)
     join(qnode, qnode->path, reply->names[at].at, reply->names[at].len);
     qnode_begin(qnode, QUEUE_NODE_UNKNOWN);
     qnode->requests++;
-    hf__zk_exists(me->zk, qnode->path, false, owner_done, qnode, qnode->generation);
+    hf__zk_unsent_answer(
+        me->zk,
+        hf__zk_exists(me->zk, qnode->path, false, owner_done, qnode, qnode->generation),
+        owner_done, qnode, qnode->generation);
 }
 
 static void recover_send(struct zk_session *me, struct queue_node *qnode)
@@ -373,7 +387,10 @@ static void recover_send(struct zk_session *me, struct queue_node *qnode)
     qnode->requests++;
     hf__zk_gather(me->zk);
     hf__zk_sync(me->zk, folder_open(qnode), NULL, NULL, 0);
-    hf__zk_children(me->zk, qnode->path, false, recover_done, qnode, qnode->generation);
+    hf__zk_unsent_answer(me->zk,
+                         hf__zk_children(me->zk, qnode->path, false, recover_done,
+                                         qnode, qnode->generation),
+                         recover_done, qnode, qnode->generation);
     hf__zk_flush(me->zk);
 }
 

@@ -74,8 +74,10 @@ static void watch_reply(const struct zk_answer *answer)
         qnode_begin(qnode, QUEUE_NODE_WAITING);
         hf__zk_watcher_set(me, &qnode->watcher, qnode->predecessor, predecessor_fired);
         qnode->requests++;
-        hf__zk_exists(me->zk, qnode->predecessor, true, exists_done, qnode,
-                      qnode->generation);
+        hf__zk_unsent_answer(me->zk,
+                             hf__zk_exists(me->zk, qnode->predecessor, true,
+                                           exists_done, qnode, qnode->generation),
+                             exists_done, qnode, qnode->generation);
     } else {
         zk_answer_error(answer, &error);
         hf__zk_queue_node_pause(me, qnode, &error);
@@ -87,7 +89,10 @@ static void watch_send(struct zk_session *me, struct queue_node *qnode)
     qnode_begin(qnode, QUEUE_NODE_WAITING);
     hf__zk_watcher_set(me, &qnode->watcher, qnode->predecessor, predecessor_fired);
     qnode->requests++;
-    hf__zk_get(me->zk, qnode->predecessor, true, watch_reply, qnode, qnode->generation);
+    hf__zk_unsent_answer(me->zk,
+                         hf__zk_get(me->zk, qnode->predecessor, true, watch_reply,
+                                    qnode, qnode->generation),
+                         watch_reply, qnode, qnode->generation);
 }
 
 static void qnode_wait(struct zk_session *me, struct queue_node *qnode,
@@ -181,7 +186,10 @@ void hf__zk_queue_node_list(struct zk_session *me, struct queue_node *qnode)
 {
     qnode_begin(qnode, QUEUE_NODE_LISTING);
     qnode->requests++;
-    hf__zk_children(me->zk, folder_open(qnode), false, hf__zk_queue_node_listed, qnode,
-                    qnode->generation);
+    hf__zk_unsent_answer(me->zk,
+                         hf__zk_children(me->zk, folder_open(qnode), false,
+                                         hf__zk_queue_node_listed, qnode,
+                                         qnode->generation),
+                         hf__zk_queue_node_listed, qnode, qnode->generation);
     folder_shut(qnode);
 }

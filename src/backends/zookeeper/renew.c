@@ -98,10 +98,9 @@ static enum hf_renewal renewal_of(struct zk_session *me, const struct zk_ticket 
     return ticket && proves(me, ticket, reply) ? HF_STILL_HELD : HF_RENEWAL_LOST;
 }
 
-static void batch_done(const struct zk_answer *answer)
+static void batch_report(struct zk_session *me, struct batch *batch,
+                         const struct zk_answer *answer)
 {
-    struct zk_session *me = answer->session;
-    struct batch *batch = answer->subject;
     bool synced = answer->tag == WATCHED;
     for (uint32_t i = 0; i < batch->count; i++) {
         struct hf_ticket *core_ticket = batch->of[i].core_ticket;
@@ -112,6 +111,12 @@ static void batch_done(const struct zk_answer *answer)
                        renewal_of(me, ticket_of(core_ticket), answer->reply, synced),
                        answer->sent_ns);
     }
+}
+
+static void batch_done(const struct zk_answer *answer)
+{
+    struct batch *batch = answer->subject;
+    batch_report(answer->session, batch, answer);
     if (--batch->requests == 0)
         batch_free(batch);
 }
@@ -137,22 +142,31 @@ static void batch_sort(struct zk_session *me, struct batch *batch)
     }
 }
 
+static void batch_sent(struct zk_session *me, struct batch *batch, uint64_t tag, int rc)
+{
+    struct zk_answer none = { .tag = tag, .sent_ns = me->host->ops->now(me->host) };
+    if (rc == 0)
+        batch->requests++;
+    else
+        batch_report(me, batch, &none);
+}
+
 static void batch_send(struct zk_session *me, struct batch *batch)
 {
-    batch->requests = 2; /* the sync, and one so that it lives until all is sent */
     batch_sort(me, batch);
     hf__zk_gather(me->zk);
-    hf__zk_sync(me->zk, "/", batch_done, batch, WATCHED);
+    batch_sent(me, batch, WATCHED,
+               hf__zk_sync(me->zk, "/", batch_done, batch, WATCHED));
     for (uint32_t i = 0; i < batch->count; i++) {
         const struct hf_ticket *core_ticket = batch->of[i].core_ticket;
         if (!core_ticket || batch->of[i].watched)
             continue;
-        batch->requests++;
-        hf__zk_exists(me->zk, ticket_of(core_ticket)->node, false, batch_done, batch,
-                      i);
+        batch_sent(me, batch, i,
+                   hf__zk_exists(me->zk, ticket_of(core_ticket)->node, false,
+                                 batch_done, batch, i));
     }
     hf__zk_flush(me->zk);
-    if (--batch->requests == 0)
+    if (batch->requests == 0)
         batch_free(batch);
 }
 
@@ -211,8 +225,10 @@ void hf__zk_interest_watch(struct zk_session *me, struct zk_ticket *ticket)
         hf__list_linked(&ticket->own_watcher.link) || !hf__zk_is_up(me->zk))
         return;
     hf__zk_watcher_set(me, &ticket->own_watcher, ticket->node, own_fired);
-    ticket->requests++;
-    hf__zk_get(me->zk, ticket->node, true, own_done, ticket, 0);
+    if (hf__zk_get(me->zk, ticket->node, true, own_done, ticket, 0) == 0)
+        ticket->requests++;
+    else
+        hf__zk_watcher_drop(&ticket->own_watcher);
 }
 
 void hf__zk_session_interest(void *session, struct hf_ticket *core_ticket)

@@ -130,7 +130,10 @@ static void delete_done(const struct zk_answer *answer)
 static void delete_send(struct zk_session *me, struct single *single)
 {
     single_begin(single, SINGLE_DELETING);
-    hf__zk_delete(me->zk, single->path, -1, delete_done, single, single->generation);
+    hf__zk_unsent_answer(me->zk,
+                         hf__zk_delete(me->zk, single->path, -1, delete_done, single,
+                                       single->generation),
+                         delete_done, single, single->generation);
 }
 
 static void single_withdraw(struct zk_session *me, struct zk_ticket *ticket)
@@ -256,7 +259,10 @@ static void look_send(struct zk_session *me, struct single *single)
     if (single->may_exist)
         hf__zk_sync(me->zk, single->path, NULL, NULL, 0);
     hf__zk_watcher_set(me, &single->watcher, single->path, single_fired);
-    hf__zk_get(me->zk, single->path, true, look_done, single, single->generation);
+    hf__zk_unsent_answer(
+        me->zk,
+        hf__zk_get(me->zk, single->path, true, look_done, single, single->generation),
+        look_done, single, single->generation);
     hf__zk_flush(me->zk);
 }
 
@@ -305,8 +311,11 @@ static void create_send(struct zk_session *me, struct single *single)
     if (single->retries > 0)
         /* The only parent is the chroot. */
         hf__zk_make_folder(me->zk, "/", NULL, NULL, 0);
-    hf__zk_create(me->zk, single->path, data, len + 4 + ID_DIGITS, ZK_EPHEMERAL,
-                  create_done, single, single->generation);
+    hf__zk_unsent_answer(me->zk,
+                         hf__zk_create(me->zk, single->path, data, len + 4 + ID_DIGITS,
+                                       ZK_EPHEMERAL, create_done, single,
+                                       single->generation),
+                         create_done, single, single->generation);
     hf__zk_flush(me->zk);
 }
 

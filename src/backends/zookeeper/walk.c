@@ -101,34 +101,40 @@ static void walk_free(struct zk_session *me, struct job *job)
     hf__free(walk->victim);
 }
 
-static void step_send(struct zk_session *me, struct step *step)
+static int step_ask(struct zk_session *me, struct step *step)
 {
     bool list = step->what == STEP_FOLDER || step->what == STEP_LEASES ||
                 step->what == STEP_QUEUE;
-    hf__list_remove(&step->link);
-    hf__list_push_back(&step->walk->asked, &step->link);
-    step->walk->under_way++;
     if (list)
-        hf__zk_children(me->zk, step->path, false, step_reply, step, 0);
-    else if (step->unreadable)
-        hf__zk_exists(me->zk, step->path, false, step_reply, step, 0);
-    else
-        hf__zk_get(me->zk, step->path, false, step_reply, step, 0);
+        return hf__zk_children(me->zk, step->path, false, step_reply, step, 0);
+    if (step->unreadable)
+        return hf__zk_exists(me->zk, step->path, false, step_reply, step, 0);
+    return hf__zk_get(me->zk, step->path, false, step_reply, step, 0);
 }
 
-/* Keeps up to PIPELINE steps under way until none is left. They may be answered inside
- * the call: `under_way` keeps the walk alive meanwhile. */
+/* The walk ends if the request cannot be sent: the step stays where it is. */
+static void step_send(struct zk_session *me, struct step *step)
+{
+    struct walk *walk = step->walk;
+    int rc = step_ask(me, step);
+    hf__zk_walk_expect(me, walk, rc);
+    if (rc == 0) {
+        hf__list_remove(&step->link);
+        hf__list_push_back(&walk->asked, &step->link);
+    }
+}
+
+/* Keeps up to PIPELINE steps under way until none is left. */
 void hf__zk_walk_continue(struct zk_session *me, struct walk *walk)
 {
     struct hf_list_node *link;
     hf_error why;
-    walk->under_way++;
     hf__zk_gather(me->zk);
-    while (walk->rc == 0 && walk->under_way <= PIPELINE &&
+    while (walk->rc == 0 && walk->under_way < PIPELINE &&
            (link = hf__list_first(&walk->todo)))
         step_send(me, HF_CONTAINER(link, struct step, link));
     hf__zk_flush(me->zk);
-    if (--walk->under_way > 0)
+    if (walk->under_way > 0)
         return;
     why = walk->why;
     if (walk->rc != 0)
@@ -137,9 +143,14 @@ void hf__zk_walk_continue(struct zk_session *me, struct walk *walk)
         walk->ended(me, walk);
 }
 
-void hf__zk_walk_expect(struct walk *walk)
+void hf__zk_walk_expect(struct zk_session *me, struct walk *walk, int rc)
 {
-    walk->under_way++;
+    if (rc == 0) {
+        walk->under_way++;
+    } else if (walk->rc == 0) {
+        walk->rc = rc;
+        hf__zk_unsent_why(me->zk, rc, &walk->why);
+    }
 }
 
 static void walk_note_error(struct walk *walk, const struct zk_answer *answer)
@@ -517,9 +528,7 @@ static void walk_start(struct zk_session *me, struct walk *walk)
 void hf__zk_walk_restart(struct zk_session *me, struct walk *walk)
 {
     walk->vanished = false;
-    walk->under_way++; /* the sync may be answered inside its call */
     walk_start(me, walk);
-    walk->under_way--;
     hf__zk_walk_continue(me, walk);
 }
 

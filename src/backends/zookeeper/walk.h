@@ -70,8 +70,9 @@ void hf__zk_walk_continue(struct zk_session *me, struct walk *walk);
 void hf__zk_walk_restart(struct zk_session *me, struct walk *walk);
 
 /* The walk waits for one more request, sent with hf__zk_walk_reply as `done` and the
- * walk as `subject`. An error other than ZK_NONODE ends the walk. */
-void hf__zk_walk_expect(struct walk *walk);
+ * walk as `subject`; `rc` is what the request returned. An error other than ZK_NONODE
+ * ends the walk. */
+void hf__zk_walk_expect(struct zk_session *me, struct walk *walk, int rc);
 zk_done hf__zk_walk_reply;
 
 /* The name of the lock that a step is about; false if its path is no name's. */

@@ -4,9 +4,9 @@
  * the streams of the kit. It connects, re-attaches, keeps the session alive, pipelines
  * and watches. It knows no locks and nothing of the store that uses it.
  *
- * A request is answered exactly once: with the server's reply, which may be an error of
- * the server's, or with NULL and an error that says whether the server may have carried
- * it out (HF_EUNCERTAIN) or cannot have (HF_EUNREACHABLE, HF_ENOMEM: never sent).
+ * A request that was taken is answered exactly once, later: with the server's reply,
+ * which may be an error of the server's, or with NULL and an error that says whether the
+ * server may have carried it out (HF_EUNCERTAIN) or cannot have (HF_EUNREACHABLE).
  * Nothing is repeated without the caller. Replies come in the order of the requests.
  * Only hf__zk_open() and hf__zk_close_wait() block.
  *
@@ -148,34 +148,41 @@ int64_t hf__zk_valid_until(const struct zk *zk);
 
 /* Each request is sent at once, except those made inside a callback or between
  * hf__zk_gather() and hf__zk_flush(), which nest: these go out in one write. `done`
- * NULL: the reply is dropped. A request beyond a server's usual limit of 1 MiB is
- * answered with HF_EINVAL and not sent. */
+ * NULL: the reply is dropped. The result is 0, or why the request was not sent:
+ * HF_EUNREACHABLE, HF_ENOMEM, or HF_EINVAL beyond a server's usual limit of 1 MiB. Then
+ * `done` is not called. */
 void hf__zk_gather(struct zk *zk);
 void hf__zk_flush(struct zk *zk);
+/* The sentence for such a code. */
+void hf__zk_unsent_why(const struct zk *zk, int code, hf_error *ret_why);
+/* Calls `done` without a reply if `code` is one: for a caller whose last request this
+ * was, so that its callback ends the matter in any case. */
+void hf__zk_unsent_answer(struct zk *zk, int code, zk_done *done, void *subject,
+                          uint64_t tag);
 
-void hf__zk_create(struct zk *zk, const char *path, const void *data, size_t len,
-                   enum zk_mode mode, zk_done *done, void *subject, uint64_t tag);
-void hf__zk_delete(struct zk *zk, const char *path, int32_t version, zk_done *done,
-                   void *subject, uint64_t tag);
-void hf__zk_exists(struct zk *zk, const char *path, bool watch, zk_done *done,
-                   void *subject, uint64_t tag);
-void hf__zk_get(struct zk *zk, const char *path, bool watch, zk_done *done,
-                void *subject, uint64_t tag);
-void hf__zk_children(struct zk *zk, const char *path, bool watch, zk_done *done,
-                     void *subject, uint64_t tag);
-void hf__zk_set(struct zk *zk, const char *path, const void *data, size_t len,
-                int32_t version, zk_done *done, void *subject, uint64_t tag);
-void hf__zk_sync(struct zk *zk, const char *path, zk_done *done, void *subject,
-                 uint64_t tag);
+int hf__zk_create(struct zk *zk, const char *path, const void *data, size_t len,
+                  enum zk_mode mode, zk_done *done, void *subject, uint64_t tag);
+int hf__zk_delete(struct zk *zk, const char *path, int32_t version, zk_done *done,
+                  void *subject, uint64_t tag);
+int hf__zk_exists(struct zk *zk, const char *path, bool watch, zk_done *done,
+                  void *subject, uint64_t tag);
+int hf__zk_get(struct zk *zk, const char *path, bool watch, zk_done *done,
+               void *subject, uint64_t tag);
+int hf__zk_children(struct zk *zk, const char *path, bool watch, zk_done *done,
+                    void *subject, uint64_t tag);
+int hf__zk_set(struct zk *zk, const char *path, const void *data, size_t len,
+               int32_t version, zk_done *done, void *subject, uint64_t tag);
+int hf__zk_sync(struct zk *zk, const char *path, zk_done *done, void *subject,
+                uint64_t tag);
 /* The ensemble's list of its servers, wherever the chroot is; no data: a single server.
  * */
-void hf__zk_get_config(struct zk *zk, zk_done *done, void *subject, uint64_t tag);
-void hf__zk_ping(struct zk *zk, zk_done *done, void *subject, uint64_t tag);
+int hf__zk_get_config(struct zk *zk, zk_done *done, void *subject, uint64_t tag);
+int hf__zk_ping(struct zk *zk, zk_done *done, void *subject, uint64_t tag);
 
 /* Creates the folder `path` and all that is missing above it, parts of the chroot
  * included, in one write. The reply is that of the last one: ZK_OK or ZK_NODEEXISTS. */
-void hf__zk_make_folder(struct zk *zk, const char *path, zk_done *done, void *subject,
-                        uint64_t tag);
+int hf__zk_make_folder(struct zk *zk, const char *path, zk_done *done, void *subject,
+                       uint64_t tag);
 
 struct zk_op {
     enum { ZK_OP_CREATE = 1, ZK_OP_DELETE, ZK_OP_SET, ZK_OP_CHECK } what;
@@ -185,8 +192,8 @@ struct zk_op {
     enum zk_mode mode;
     int32_t version;
 };
-void hf__zk_multi(struct zk *zk, const struct zk_op *ops, size_t count, zk_done *done,
-                  void *subject, uint64_t tag);
+int hf__zk_multi(struct zk *zk, const struct zk_op *ops, size_t count, zk_done *done,
+                 void *subject, uint64_t tag);
 
 /* Removes our watch of that path from the server. Counted: each request with `watch`
  * needs one of these, unless its reply set no watch (ZK_NONODE, except for exists) or

@@ -7,8 +7,7 @@
  * open to everyone, as those of the other clients that share our locks, or to their
  * creator alone: to clients that authenticated as this one has.
  *
- * Called by the store, under its lock. While the client is not up a request is answered
- * at once, inside the call, and nothing was sent.
+ * Called by the store, under its lock.
  */
 #include "../../../base/error.h"
 #include "zk_inside.h"
@@ -52,46 +51,50 @@ static void put_path(const struct zk *zk, struct jute_out *out, const char *path
 
 /* ---- Beginning and end ----------------------------------------------------------- */
 
-static void refuse(struct zk *zk, const struct zk_pending *pending, int code)
+/* 0, or why it cannot be sent. */
+static int begin(struct zk *zk, struct zk_request *request, enum zk_opcode opcode,
+                 size_t size, const struct reply_to *reply_to)
 {
-    hf_error why = zk->why;
-
-    if (code == HF_EUNREACHABLE)
-        why.code = code;
-    else if (code == HF_EINVAL)
-        hf__error_set(&why, code, "a request of more than %zu bytes is not taken",
-                      JUTE_REQUEST_MAX);
-    else
-        hf__fail_code(&why, code);
-    hf__zk_pending_answer(zk, pending, NULL, &why);
-}
-
-/* False: it cannot be sent, and has been answered. */
-static bool begin(struct zk *zk, struct zk_request *request, enum zk_opcode opcode,
-                  size_t size, const struct reply_to *reply_to)
-{
-    int rc = 0;
-
     request->pending = (struct zk_pending){ .done = reply_to->done,
                                             .subject = reply_to->subject,
                                             .tag = reply_to->tag };
     if (zk->state != ZK_STATE_UP)
-        rc = HF_EUNREACHABLE;
-    else if (size + LEN_SIZE + LEN_SIZE > JUTE_REQUEST_MAX)
-        rc = HF_EINVAL;
-    if (rc == 0)
-        rc = hf__zk_request_begin(zk, request, opcode, size);
-    if (rc != 0) {
-        request->pending.sent_ns = zk_now(zk);
-        refuse(zk, &request->pending, rc);
-    }
-    return rc == 0;
+        return HF_EUNREACHABLE;
+    if (size + LEN_SIZE + LEN_SIZE > JUTE_REQUEST_MAX)
+        return HF_EINVAL;
+    return hf__zk_request_begin(zk, request, opcode, size);
 }
 
-static void end(struct zk *zk, struct zk_request *request)
+static int end(struct zk *zk, struct zk_request *request)
 {
     hf__zk_request_end(zk, request);
     hf__zk_flush_soon(zk);
+    return 0;
+}
+
+void hf__zk_unsent_why(const struct zk *zk, int code, hf_error *ret_why)
+{
+    *ret_why = zk->why;
+    if (code == HF_EUNREACHABLE)
+        ret_why->code = code;
+    else if (code == HF_EINVAL)
+        hf__error_set(ret_why, code, "a request of more than %zu bytes is not taken",
+                      JUTE_REQUEST_MAX);
+    else
+        hf__fail_code(ret_why, code);
+}
+
+void hf__zk_unsent_answer(struct zk *zk, int code, zk_done *done, void *subject,
+                          uint64_t tag)
+{
+    struct zk_pending pending = { .done = done, .subject = subject, .tag = tag };
+    hf_error why;
+
+    if (code == 0)
+        return;
+    pending.sent_ns = zk_now(zk);
+    hf__zk_unsent_why(zk, code, &why);
+    hf__zk_pending_answer(zk, &pending, NULL, &why);
 }
 
 /* ---- Creating -------------------------------------------------------------------- */
@@ -115,24 +118,26 @@ static void put_node(const struct zk *zk, struct jute_out *out, const void *data
     hf__zk_jute_put_int(out, mode);
 }
 
-void hf__zk_create(struct zk *zk, const char *path, const void *data, size_t len,
-                   enum zk_mode mode, zk_done *done, void *subject, uint64_t tag)
+int hf__zk_create(struct zk *zk, const char *path, const void *data, size_t len,
+                  enum zk_mode mode, zk_done *done, void *subject, uint64_t tag)
 {
     struct zk_request request;
     size_t size = path_size(zk, path) + LEN_SIZE + len + ACL_SIZE + LEN_SIZE;
     enum zk_opcode opcode =
         mode == ZK_CONTAINER ? ZK_OPCODE_CONTAINER : ZK_OPCODE_CREATE2;
 
-    if (!begin(zk, &request, opcode, size, &(struct reply_to){ done, subject, tag }))
-        return;
+    int rc =
+        begin(zk, &request, opcode, size, &(struct reply_to){ done, subject, tag });
+    if (rc != 0)
+        return rc;
     put_path(zk, &request.out, path);
     put_node(zk, &request.out, data, len, mode);
-    end(zk, &request);
+    return end(zk, &request);
 }
 
 /* Creates the folder whose path is the first `len` bytes of chroot and path joined. */
-static bool make_one(struct zk *zk, const char *path, size_t len,
-                     const struct reply_to *reply_to)
+static int make_one(struct zk *zk, const char *path, size_t len,
+                    const struct reply_to *reply_to)
 {
     size_t head = len < zk->chroot_len ? len : zk->chroot_len;
     size_t size = LEN_SIZE + len + LEN_SIZE + ACL_SIZE + LEN_SIZE;
@@ -140,59 +145,63 @@ static bool make_one(struct zk *zk, const char *path, size_t len,
     bool keep = zk->settings.keep_folders;
     enum zk_opcode opcode = keep ? ZK_OPCODE_CREATE2 : ZK_OPCODE_CONTAINER;
 
-    if (!begin(zk, &request, opcode, size, reply_to))
-        return false;
+    int rc = begin(zk, &request, opcode, size, reply_to);
+    if (rc != 0)
+        return rc;
     hf__zk_jute_put_joined(&request.out, zk->settings.chroot, head, path, len - head);
     put_node(zk, &request.out, "", 0, keep ? ZK_PERSISTENT : ZK_CONTAINER);
     hf__zk_request_end(zk, &request);
-    return true;
+    return 0;
 }
 
-void hf__zk_make_folder(struct zk *zk, const char *path, zk_done *done, void *subject,
-                        uint64_t tag)
+int hf__zk_make_folder(struct zk *zk, const char *path, zk_done *done, void *subject,
+                       uint64_t tag)
 {
     const char *chroot = zk->settings.chroot;
     size_t len = zk->chroot_len + tail_of(zk, path);
-    bool fine = true;
+    int rc = 0;
 
     hf__zk_gather(zk);
-    for (size_t i = 1; i < len && fine; i++) {
+    for (size_t i = 1; i < len && rc == 0; i++) {
         char c = i < zk->chroot_len ? chroot[i] : path[i - zk->chroot_len];
         if (c == '/')
-            fine = make_one(zk, path, i, &(struct reply_to){ NULL, NULL, 0 });
+            rc = make_one(zk, path, i, &(struct reply_to){ NULL, NULL, 0 });
     }
-    make_one(zk, path, len, &(struct reply_to){ done, subject, tag });
+    if (rc == 0)
+        rc = make_one(zk, path, len, &(struct reply_to){ done, subject, tag });
     hf__zk_flush(zk);
+    return rc;
 }
 
 /* ---- Changing -------------------------------------------------------------------- */
 
-void hf__zk_delete(struct zk *zk, const char *path, int32_t version, zk_done *done,
-                   void *subject, uint64_t tag)
+int hf__zk_delete(struct zk *zk, const char *path, int32_t version, zk_done *done,
+                  void *subject, uint64_t tag)
 {
     struct zk_request request;
-
-    if (!begin(zk, &request, ZK_OPCODE_DELETE, path_size(zk, path) + LEN_SIZE,
-               &(struct reply_to){ done, subject, tag }))
-        return;
+    int rc = begin(zk, &request, ZK_OPCODE_DELETE, path_size(zk, path) + LEN_SIZE,
+                   &(struct reply_to){ done, subject, tag });
+    if (rc != 0)
+        return rc;
     put_path(zk, &request.out, path);
     hf__zk_jute_put_int(&request.out, version);
-    end(zk, &request);
+    return end(zk, &request);
 }
 
-void hf__zk_set(struct zk *zk, const char *path, const void *data, size_t len,
-                int32_t version, zk_done *done, void *subject, uint64_t tag)
+int hf__zk_set(struct zk *zk, const char *path, const void *data, size_t len,
+               int32_t version, zk_done *done, void *subject, uint64_t tag)
 {
     struct zk_request request;
     size_t size = path_size(zk, path) + LEN_SIZE + len + LEN_SIZE;
 
-    if (!begin(zk, &request, ZK_OPCODE_SET, size,
-               &(struct reply_to){ done, subject, tag }))
-        return;
+    int rc = begin(zk, &request, ZK_OPCODE_SET, size,
+                   &(struct reply_to){ done, subject, tag });
+    if (rc != 0)
+        return rc;
     put_path(zk, &request.out, path);
     hf__zk_jute_put_text(&request.out, data, len);
     hf__zk_jute_put_int(&request.out, version);
-    end(zk, &request);
+    return end(zk, &request);
 }
 
 static size_t op_size(const struct zk *zk, const struct zk_op *op)
@@ -226,103 +235,99 @@ static void put_op(const struct zk *zk, struct jute_out *out, const struct zk_op
         hf__zk_jute_put_int(out, op->version);
 }
 
-void hf__zk_multi(struct zk *zk, const struct zk_op *ops, size_t count, zk_done *done,
-                  void *subject, uint64_t tag)
+int hf__zk_multi(struct zk *zk, const struct zk_op *ops, size_t count, zk_done *done,
+                 void *subject, uint64_t tag)
 {
     struct zk_request request;
     size_t size = MULTI_SIZE;
 
     for (size_t i = 0; i < count; i++)
         size += op_size(zk, &ops[i]);
-    if (!begin(zk, &request, ZK_OPCODE_MULTI, size,
-               &(struct reply_to){ done, subject, tag }))
-        return;
+    int rc = begin(zk, &request, ZK_OPCODE_MULTI, size,
+                   &(struct reply_to){ done, subject, tag });
+    if (rc != 0)
+        return rc;
     for (size_t i = 0; i < count; i++)
         put_op(zk, &request.out, &ops[i]);
     put_op_header(&request.out, -1, true);
     request.pending.count = (uint32_t)count;
-    end(zk, &request);
+    return end(zk, &request);
 }
 
 /* ---- Looking --------------------------------------------------------------------- */
 
-static void look(struct zk *zk, enum zk_opcode opcode, const char *path, bool watch,
-                 const struct reply_to *reply_to)
+static int look(struct zk *zk, enum zk_opcode opcode, const char *path, bool watch,
+                const struct reply_to *reply_to)
 {
     struct zk_request request;
     struct zk_watch *kept = NULL;
 
-    if (watch && zk->state == ZK_STATE_UP && !(kept = hf__zk_watch_ref(zk, path))) {
-        refuse(zk,
-               &(struct zk_pending){ .done = reply_to->done,
-                                     .subject = reply_to->subject,
-                                     .tag = reply_to->tag,
-                                     .sent_ns = zk_now(zk) },
-               HF_ENOMEM);
-        return;
-    }
-    if (!begin(zk, &request, opcode, path_size(zk, path) + 1, reply_to)) {
+    if (watch && zk->state == ZK_STATE_UP && !(kept = hf__zk_watch_ref(zk, path)))
+        return HF_ENOMEM;
+    int rc = begin(zk, &request, opcode, path_size(zk, path) + 1, reply_to);
+    if (rc != 0) {
         hf__zk_watch_unref(zk, kept);
-        return;
+        return rc;
     }
     put_path(zk, &request.out, path);
     hf__zk_jute_put_bool(&request.out, watch);
     request.pending.watch = kept;
     if (kept)
         hf__zk_watch_asked(kept);
-    end(zk, &request);
+    return end(zk, &request);
 }
 
-void hf__zk_exists(struct zk *zk, const char *path, bool watch, zk_done *done,
-                   void *subject, uint64_t tag)
+int hf__zk_exists(struct zk *zk, const char *path, bool watch, zk_done *done,
+                  void *subject, uint64_t tag)
 {
-    look(zk, ZK_OPCODE_EXISTS, path, watch, &(struct reply_to){ done, subject, tag });
+    return look(zk, ZK_OPCODE_EXISTS, path, watch,
+                &(struct reply_to){ done, subject, tag });
 }
 
-void hf__zk_get(struct zk *zk, const char *path, bool watch, zk_done *done,
-                void *subject, uint64_t tag)
+int hf__zk_get(struct zk *zk, const char *path, bool watch, zk_done *done,
+               void *subject, uint64_t tag)
 {
-    look(zk, ZK_OPCODE_GET, path, watch, &(struct reply_to){ done, subject, tag });
+    return look(zk, ZK_OPCODE_GET, path, watch,
+                &(struct reply_to){ done, subject, tag });
 }
 
-void hf__zk_children(struct zk *zk, const char *path, bool watch, zk_done *done,
-                     void *subject, uint64_t tag)
+int hf__zk_children(struct zk *zk, const char *path, bool watch, zk_done *done,
+                    void *subject, uint64_t tag)
 {
-    look(zk, ZK_OPCODE_CHILDREN2, path, watch,
-         &(struct reply_to){ done, subject, tag });
+    return look(zk, ZK_OPCODE_CHILDREN2, path, watch,
+                &(struct reply_to){ done, subject, tag });
 }
 
-void hf__zk_get_config(struct zk *zk, zk_done *done, void *subject, uint64_t tag)
+int hf__zk_get_config(struct zk *zk, zk_done *done, void *subject, uint64_t tag)
 {
     struct zk_request request;
-
-    if (!begin(zk, &request, ZK_OPCODE_GET, LEN_SIZE + sizeof CONFIG,
-               &(struct reply_to){ done, subject, tag }))
-        return;
+    int rc = begin(zk, &request, ZK_OPCODE_GET, LEN_SIZE + sizeof CONFIG,
+                   &(struct reply_to){ done, subject, tag });
+    if (rc != 0)
+        return rc;
     hf__zk_jute_put_text(&request.out, CONFIG, sizeof CONFIG - 1);
     hf__zk_jute_put_bool(&request.out, false);
-    end(zk, &request);
+    return end(zk, &request);
 }
 
-void hf__zk_sync(struct zk *zk, const char *path, zk_done *done, void *subject,
-                 uint64_t tag)
+int hf__zk_sync(struct zk *zk, const char *path, zk_done *done, void *subject,
+                uint64_t tag)
 {
     struct zk_request request;
-
-    if (!begin(zk, &request, ZK_OPCODE_SYNC, path_size(zk, path),
-               &(struct reply_to){ done, subject, tag }))
-        return;
+    int rc = begin(zk, &request, ZK_OPCODE_SYNC, path_size(zk, path),
+                   &(struct reply_to){ done, subject, tag });
+    if (rc != 0)
+        return rc;
     put_path(zk, &request.out, path);
-    end(zk, &request);
+    return end(zk, &request);
 }
 
-void hf__zk_ping(struct zk *zk, zk_done *done, void *subject, uint64_t tag)
+int hf__zk_ping(struct zk *zk, zk_done *done, void *subject, uint64_t tag)
 {
     struct zk_request request;
-
-    if (begin(zk, &request, ZK_OPCODE_PING, 0,
-              &(struct reply_to){ done, subject, tag }))
-        end(zk, &request);
+    int rc = begin(zk, &request, ZK_OPCODE_PING, 0,
+                   &(struct reply_to){ done, subject, tag });
+    return rc != 0 ? rc : end(zk, &request);
 }
 
 void hf__zk_unwatch(struct zk *zk, const char *path)
@@ -333,8 +338,8 @@ void hf__zk_unwatch(struct zk *zk, const char *path)
     if (!watch || !hf__zk_watch_unwant(watch))
         return;
     watch->refs++;
-    if (!begin(zk, &request, ZK_OPCODE_UNWATCH, path_size(zk, path) + LEN_SIZE,
-               &(struct reply_to){ NULL, NULL, 0 })) {
+    if (begin(zk, &request, ZK_OPCODE_UNWATCH, path_size(zk, path) + LEN_SIZE,
+              &(struct reply_to){ NULL, NULL, 0 }) != 0) {
         watch->set = 0; /* so that the next connection does not set it again */
         hf__zk_watch_unref(zk, watch);
         return;
