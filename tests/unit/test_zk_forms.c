@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "../../src/backends/zookeeper/leases.h"
+#include "../../src/backends/zookeeper/session.h"
 #include "../../src/base/clock.h"
 #include "../../src/base/mem.h"
 

@@ -554,7 +554,7 @@ START_TEST(requests_of_each_scene)
     sweep_asks("", alone, "CLLGLFFFCLLGLFFFMLDD");
     sweep_asks("", waits, "CLLGLGLGLMLDD");
     sweep_asks("", tries, "CLLGLDCLLGLDCLLGLMLDD");
-    sweep_asks("", gives_up, "CLLGLGLUD");
+    sweep_asks("", gives_up, "CLLGLGLDU");
     sweep_asks("", in_line, "CLLGLGLGLMLDD");
     sweep_asks("", expiring_waits, "CLLGLGLGLMLDD");
     sweep_asks("?layout=kazoo", waits, "CLLGLGLGLMLDD");

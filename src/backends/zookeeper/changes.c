@@ -28,7 +28,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum look { LOOK_MARKER = 1, LOOK_NODE, LOOK_FOLDER };
+enum look { LOOK_MARKER = 1, LOOK_NODE, LOOK_FOLDER, LOOK_INSIDE };
 
 enum { PARENT_ROUNDS = 50 }; /* the server may remove a container before it is used */
 
@@ -44,13 +44,14 @@ struct change {
     struct job job;
     const struct change_verb *verb;
     struct pending_change *pending; /* under way; NULL: none */
-    struct kind_probe probe;
+    int32_t clash;     /* another kind that uses the name; 0: none was seen */
     bool kind_checked; /* the name serves no other kind */
     uint8_t rounds;
     char folder[FOLDER_SIZE];
 };
 
 static void change_look(struct zk_session *me, struct change *change);
+static zk_done look_reply;
 
 /* ---- Records --------------------------------------------------------------------- */
 
@@ -132,7 +133,7 @@ static void record_unmade(struct zk_session *me, const struct hf_id *id)
 static void change_done(struct zk_session *me, struct job *job)
 {
     struct change *change = HF_CONTAINER(job, struct change, job);
-    hf__zk_kind_probe_drop(me, &change->probe);
+    (void)me;
     if (change->pending)
         change->pending->change = NULL;
 }
@@ -327,15 +328,41 @@ static void change_plan(struct zk_session *me, struct change *change,
 
 /* ---- Looking --------------------------------------------------------------------- */
 
-static void probe_done(struct zk_session *me, struct kind_probe *probe, int rc,
-                       const hf_error *why)
+/* Other kinds may use the name: looks into their folders. */
+static void look_inside(struct zk_session *me, struct change *change)
 {
-    struct change *change = HF_CONTAINER(probe, struct change, probe);
-    change->kind_checked = rc == 0;
-    if (rc == 0)
+    char path[PATH_SIZE];
+    int rc = 0;
+    change->clash = 0;
+    hf__zk_gather(me->zk);
+    for (size_t i = 0; i < KIND_INSIDES && rc == 0; i++)
+        if (hf__zk_kind_inside(path, change->folder, change->verb->kind, i))
+            rc = hf__zk_children(me->zk, path, false, look_reply, change,
+                                 LOOK_INSIDE + i);
+    hf__zk_flush(me->zk);
+    if (rc != 0)
+        hf__zk_forget(me->zk, change);
+    change_sent(me, change, rc);
+}
+
+/* The last reply decides; no reply comes behind one that did not come. */
+static void inside_reply(struct zk_session *me, struct change *change, size_t index,
+                         const struct zk_answer *answer)
+{
+    int32_t kind = change->verb->kind;
+    hf_error why;
+    if (answer->reply && hf__zk_kind_found(me->layout, index, answer->reply))
+        change->clash = hf__zk_kind_found(me->layout, index, answer->reply);
+    if (index != hf__zk_kind_inside_last(kind))
+        return;
+    if (!answer->reply) {
+        change_fail(me, change, answer->why->code, answer->why);
+    } else if (change->clash) {
+        change_fail(me, change, hf__zk_kind_mismatch(&why, change->clash, kind), &why);
+    } else {
+        change->kind_checked = true;
         change_plan(me, change, NULL);
-    else
-        change_fail(me, change, rc, why);
+    }
 }
 
 static void look_at_folder(struct zk_session *me, struct change *change,
@@ -345,8 +372,7 @@ static void look_at_folder(struct zk_session *me, struct change *change,
     int32_t clash =
         hf__zk_kind_clash(me->layout, reply->names, reply->count, change->verb->kind);
     if (clash == KIND_MAYBE) {
-        hf__zk_kind_probe(me, &change->probe, change->folder, change->verb->kind,
-                          probe_done);
+        look_inside(me, change);
     } else if (clash) {
         change_fail(me, change, hf__zk_kind_mismatch(&why, clash, change->verb->kind),
                     &why);
@@ -378,6 +404,10 @@ static void look_reply(const struct zk_answer *answer)
     hf_error why;
     bool absent = reply && reply->error == ZK_NONODE;
     int rc = absent ? 0 : zk_answer_error(answer, &why);
+    if (answer->tag >= LOOK_INSIDE) {
+        inside_reply(me, change, answer->tag - LOOK_INSIDE, answer);
+        return;
+    }
     if (answer->tag == LOOK_MARKER) {
         if (reply)
             look_at_marker(me, change, reply);

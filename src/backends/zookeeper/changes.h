@@ -12,6 +12,7 @@
 
 #include "kinds.h"
 #include "pending_changes.h"
+#include "session.h"
 
 enum { PLAN_OPS = 3 };
 

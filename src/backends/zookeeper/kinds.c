@@ -3,7 +3,7 @@
  * Which kind a name serves already: see kinds.h for the nodes of each.
  *
  * A client that enters a queue lists the folder after its own node exists, so that of
- * two kinds that come at once at least one sees the other. Under the client's lock.
+ * two kinds that come at once at least one sees the other. Pure functions.
  */
 #include "kinds.h"
 
@@ -84,15 +84,13 @@ int hf__zk_kind_mismatch(hf_error *why, int32_t there, int32_t asked)
 static const struct {
     const char *folder;
     int32_t kind;
-} inside[] = {
+} inside[KIND_INSIDES] = {
     /* a ticket moves from the queue to the leases: it is seen in one of them */
     { FOLDER_LOCKS, HF_PERMITS },
     { FOLDER_LEASES, HF_PERMITS },
     { FOLDER_EXPIRING FOLDER_LOCKS, HF_EXPIRING },
     { FOLDER_EXPIRING FOLDER_LEASES, HF_EXPIRING },
 };
-
-enum { INSIDE = sizeof(inside) / sizeof(inside[0]) };
 
 static bool has_contender(enum layout layout, const struct zk_reply *reply)
 {
@@ -106,52 +104,26 @@ static bool has_contender(enum layout layout, const struct zk_reply *reply)
     return false;
 }
 
-static void probe_reply(const struct zk_answer *answer)
+bool hf__zk_kind_inside(char path[PATH_SIZE], const char *folder, int32_t kind,
+                        size_t index)
 {
-    struct zk_session *me = answer->session;
-    struct kind_probe *probe = answer->subject;
-    const struct zk_reply *reply = answer->reply;
-    hf_error why;
-    if (!reply)
-        probe->rc = answer->why->code;
-    else if (reply->error == ZK_OK && has_contender(me->layout, reply))
-        probe->clash = inside[answer->tag].kind;
-    if (--probe->replies_due > 0)
-        return;
-    int rc = probe->rc;
-    if (rc == 0 && probe->clash)
-        rc = hf__zk_kind_mismatch(&why, probe->clash, probe->kind);
-    else if (rc != 0)
-        hf__fail_code(&why, rc);
-    probe->done(me, probe, rc, &why);
+    if (hf__family(inside[index].kind) == hf__family(kind))
+        return false;
+    snprintf(path, PATH_SIZE, "%s%s", folder, inside[index].folder);
+    return true;
 }
 
-/* Replies may come inside the calls, and the last one may free the probe. */
-void hf__zk_kind_probe(struct zk_session *me, struct kind_probe *probe,
-                       const char *folder, int32_t kind, kind_probe_done *done)
+size_t hf__zk_kind_inside_last(int32_t kind)
 {
-    char path[PATH_SIZE];
-    bool ours[INSIDE];
-    *probe = (struct kind_probe){ .done = done, .kind = kind };
-    for (size_t i = 0; i < INSIDE; i++) {
-        ours[i] = hf__family(inside[i].kind) == hf__family(kind);
-        probe->replies_due += !ours[i];
-    }
-    hf__zk_gather(me->zk);
-    for (size_t i = 0; i < INSIDE; i++) {
-        if (ours[i])
-            continue;
-        snprintf(path, sizeof(path), "%s%s", folder, inside[i].folder);
-        hf__zk_unsent_answer(
-            me->zk, hf__zk_children(me->zk, path, false, probe_reply, probe, i),
-            probe_reply, probe, i);
-    }
-    hf__zk_flush(me->zk);
+    size_t last = KIND_INSIDES - 1;
+    while (last > 0 && hf__family(inside[last].kind) == hf__family(kind))
+        last--;
+    return last;
 }
 
-void hf__zk_kind_probe_drop(struct zk_session *me, struct kind_probe *probe)
+int32_t hf__zk_kind_found(enum layout layout, size_t index,
+                          const struct zk_reply *reply)
 {
-    if (probe->replies_due)
-        hf__zk_forget(me->zk, probe);
-    probe->replies_due = 0;
+    bool found = reply->error == ZK_OK && has_contender(layout, reply);
+    return found ? inside[index].kind : 0;
 }

@@ -18,7 +18,8 @@
 #ifndef HF_ZOOKEEPER_KINDS_H
 #define HF_ZOOKEEPER_KINDS_H
 
-#include "session.h"
+#include "names.h"
+#include "wire/zk.h"
 
 #define NODE_LATCH "/hf%latch"
 #define NODE_GATE "/hf%gate"
@@ -32,29 +33,23 @@
 #define KIND_MAYBE (-1)
 
 /* The kind of another family than that of `kind` which the children of a folder show: 0
- * for none, or KIND_MAYBE if only hf__zk_kind_probe() can tell. */
+ * for none, or KIND_MAYBE if only the folders inside can tell. */
 int32_t hf__zk_kind_clash(enum layout layout, const struct zk_text *names, size_t count,
                           int32_t kind);
 
 /* HF_EMISMATCH, with a sentence that names both kinds. */
 int hf__zk_kind_mismatch(hf_error *why, int32_t there, int32_t asked);
 
-/* Lists the folders of semaphores. Embedded in its user; zeroed is idle. */
-struct kind_probe;
-/* `rc`: 0, HF_EMISMATCH, or the code of a missing reply. */
-typedef void kind_probe_done(struct zk_session *me, struct kind_probe *probe, int rc,
-                             const hf_error *why);
-struct kind_probe {
-    kind_probe_done *done;
-    int32_t kind;  /* asked for */
-    int32_t clash; /* found; 0: none */
-    uint8_t replies_due;
-    int rc;
-};
-
-void hf__zk_kind_probe(struct zk_session *me, struct kind_probe *probe,
-                       const char *folder, int32_t kind, kind_probe_done *done);
-/* `done` is not called any more. */
-void hf__zk_kind_probe_drop(struct zk_session *me, struct kind_probe *probe);
+/* The folders inside that may have to be listed: the path of number `index` below
+ * `folder`, for one that asks for `kind`. False: that is of its own kind, and shows
+ * nothing. */
+enum { KIND_INSIDES = 4 };
+bool hf__zk_kind_inside(char path[PATH_SIZE], const char *folder, int32_t kind,
+                        size_t index);
+/* Which of them comes last. */
+size_t hf__zk_kind_inside_last(int32_t kind);
+/* The kind whose folder that is, if the listing shows a lock of it; 0. */
+int32_t hf__zk_kind_found(enum layout layout, size_t index,
+                          const struct zk_reply *reply);
 
 #endif

@@ -13,6 +13,7 @@
  * lock.
  */
 #include "changes.h"
+#include "ticket.h"
 
 #include "../../base/error.h"
 #include "../../base/mem.h"
@@ -108,16 +109,12 @@ void hf__zk_latch_ask(struct zk_session *me, struct hf_request *request)
 
 /* ---- Waiting --------------------------------------------------------------------- */
 
-enum { REPLY_GATE = 1, REPLY_FOLDER, REPLY_NODE, REPLY_DELETE };
-
 struct wait {
     struct zk_ticket ticket;
-    struct watcher watcher;
-    struct kind_probe probe;
     int64_t gate;        /* czxid of the gate that is waited for; 0: not known yet */
     bool node_may_exist; /* P/hf%wait-<uuid> */
     bool node_exists;    /* it does */
-    char *folder;        /* the three paths are in one block */
+    char *folder;        /* the three paths are in one block, ticket.path */
     char *gate_path;
     char *node;
 };
@@ -127,112 +124,129 @@ static struct wait *wait_of(struct zk_ticket *ticket)
     return HF_CONTAINER(ticket, struct wait, ticket);
 }
 
-static zk_done wait_reply;
+/* The wait is over: its node is deleted by and by. */
+static void wait_end(struct zk_session *me, struct wait *wait, enum goal goal)
+{
+    hf__zk_watcher_end(me, &wait->ticket.watcher);
+    if (wait->node_may_exist)
+        hf__zk_orphan_node_add(me, wait->node, strlen(wait->node));
+    wait->node_may_exist = false;
+    wait->ticket.goal = goal;
+    hf__zk_ticket_reset(&wait->ticket, TICKET_IDLE);
+}
 
-static void wait_look(struct zk_session *me, struct wait *wait);
+static void wait_open(struct zk_session *me, struct wait *wait)
+{
+    wait->ticket.token = (uint64_t)wait->gate + 1;
+    wait_end(me, wait, GOAL_OPEN);
+}
+
+/* Questions that got no reply are asked again when core does, or at `up`. */
+static void wait_fail(struct zk_session *me, struct wait *wait, const hf_error *why)
+{
+    hf__zk_ticket_fail(me, &wait->ticket, why);
+    if (wait->ticket.goal == GOAL_REFUSED)
+        wait_end(me, wait, GOAL_REFUSED);
+}
+
+static void wait_sent(struct zk_session *me, struct wait *wait, int rc)
+{
+    hf_error why;
+    if (hf__zk_ticket_sent(&wait->ticket, rc) == 0)
+        return;
+    hf__zk_unsent_why(me->zk, rc, &why);
+    wait_fail(me, wait, &why);
+}
+
+/* ---- Looking at the gate --------------------------------------------------------- */
 
 static void gate_fired(struct zk_session *me, struct watcher *watcher,
                        enum zk_event_type type)
 {
-    struct wait *wait = HF_CONTAINER(watcher, struct wait, watcher);
+    struct zk_ticket *ticket = HF_CONTAINER(watcher, struct zk_ticket, watcher);
     (void)type;
-    if (!wait->ticket.withdrawing)
-        wait_look(me, wait);
+    if (ticket->goal != GOAL_HOLD ||
+        (ticket->state != TICKET_WAIT && ticket->state != TICKET_ENTER))
+        return; /* the reply that is due is not believed without the watcher */
+    hf__zk_ticket_set(ticket, TICKET_LIST);
+    hf__zk_ticket_advance(me, ticket);
 }
 
 /* The watch is set first: an event before the reply only causes another look. The first
  * look identifies the gate, behind a sync: this server may not have heard yet of a
  * latch that another client was told is set. */
-static void wait_look(struct zk_session *me, struct wait *wait)
+static void gate_look(struct zk_session *me, struct wait *wait)
 {
-    hf__zk_watcher_set(me, &wait->watcher, wait->gate_path, gate_fired);
-    wait->ticket.requests++;
+    struct zk_ticket *ticket = &wait->ticket;
+    hf__zk_ticket_begin(ticket, TICKET_LIST);
+    hf__zk_watcher_set(me, &ticket->watcher, wait->gate_path, gate_fired);
     hf__zk_gather(me->zk);
     if (!wait->gate)
         hf__zk_sync(me->zk, wait->gate_path, NULL, NULL, 0);
-    hf__zk_unsent_answer(me->zk,
-                         hf__zk_get(me->zk, wait->gate_path, true, wait_reply,
-                                    &wait->ticket, REPLY_GATE),
-                         wait_reply, &wait->ticket, REPLY_GATE);
+    int rc = hf__zk_get(me->zk, wait->gate_path, true, hf__zk_ticket_answered, ticket,
+                        hf__zk_ticket_tag(ticket, ASK_LIST));
     hf__zk_flush(me->zk);
+    if (rc != 0)
+        hf__zk_watcher_drop(&ticket->watcher);
+    wait_sent(me, wait, rc);
 }
 
-static void wait_delete(struct zk_session *me, struct wait *wait)
+/* Without a watcher the gate has changed since it was read. */
+static void wait_on(struct zk_ticket *ticket)
 {
-    hf__zk_watcher_end(me, &wait->watcher);
-    if (!wait->node_may_exist) {
-        hf__zk_ticket_withdrawn(me, &wait->ticket, HF_GONE);
-        return;
-    }
-    wait->ticket.requests++;
-    hf__zk_unsent_answer(
-        me->zk,
-        hf__zk_delete(me->zk, wait->node, -1, wait_reply, &wait->ticket, REPLY_DELETE),
-        wait_reply, &wait->ticket, REPLY_DELETE);
+    ticket->state = TICKET_WAIT;
+    ticket->awaits = hf__linked(&ticket->watcher.link) ? AWAITS_EVENT : AWAITS_NOTHING;
 }
 
-/* Core forgets a wait that is over, and so does the store, except for its node. */
-static void wait_open(struct zk_session *me, struct wait *wait)
+static void gate_found(struct zk_session *me, struct wait *wait, int64_t czxid)
 {
-    struct hf_ticket *core_ticket = wait->ticket.core_ticket;
-    struct hf_grant grant = { .token = (uint64_t)wait->gate + 1, .span = 1 };
-    hf__zk_watcher_end(me, &wait->watcher);
-    if (wait->node_may_exist)
-        hf__zk_orphan_node_add(me, wait->node, strlen(wait->node));
-    core_ticket->store[0] = 0;
-    core_ticket->store[1] = 1; /* asked again, it is still open for this ticket */
-    wait->ticket.core_ticket = NULL;
-    hf__zk_ticket_free(me, &wait->ticket);
-    me->host->ops->granted(me->host, core_ticket, &grant);
-}
-
-static void wait_fail(struct zk_session *me, struct wait *wait, const hf_error *why)
-{
-    bool open = why->code == HF_EUNREACHABLE || why->code == HF_EUNCERTAIN;
-    if (!open && wait->node_may_exist)
-        hf__zk_orphan_node_add(me, wait->node, strlen(wait->node));
-    if (!open)
-        hf__zk_watcher_end(me, &wait->watcher);
-    hf__zk_ticket_failed(me, &wait->ticket, why);
-}
-
-static void wait_queue(struct zk_session *me, struct wait *wait)
-{
-    char line[ZK_DETAILS_SIZE];
-    if (wait->node_exists) {
-        hf__zk_ticket_queued(me, &wait->ticket);
-        return;
-    }
-    size_t len = hf__zk_details_write(&me->identity, wait->ticket.core_ticket,
-                                      me->host->ops->now(me->host), 0, line);
-    wait->node_may_exist = true;
-    wait->ticket.requests++;
-    hf__zk_unsent_answer(me->zk,
-                         hf__zk_create(me->zk, wait->node, line, len, ZK_EPHEMERAL,
-                                       wait_reply, &wait->ticket, REPLY_NODE),
-                         wait_reply, &wait->ticket, REPLY_NODE);
-}
-
-static void probe_done(struct zk_session *me, struct kind_probe *probe, int rc,
-                       const hf_error *why)
-{
-    struct wait *wait = HF_CONTAINER(probe, struct wait, probe);
-    if (wait->ticket.withdrawing)
-        return;
-    if (rc == 0)
+    struct zk_ticket *ticket = &wait->ticket;
+    if (wait->gate && czxid != wait->gate) {
         wait_open(me, wait);
-    else
-        wait_fail(me, wait, why);
+    } else if (ticket->core_ticket->flags & HF_TICKET_TRY) {
+        wait_end(me, wait, GOAL_BUSY);
+    } else {
+        wait->gate = czxid;
+        hf__zk_ticket_set(ticket, TICKET_ENTER);
+        if (wait->node_exists)
+            wait_on(ticket);
+    }
 }
 
-/* No gate: the latch is open, unless the name serves another kind. */
-static void folder_reply(struct zk_session *me, struct wait *wait,
-                         const struct zk_reply *reply)
+static void gate_answered(struct zk_session *me, struct wait *wait,
+                          const struct zk_answer *answer)
 {
+    struct zk_ticket *ticket = &wait->ticket;
     hf_error why;
+    int rc = zk_answer_error(answer, &why);
+    bool absent = answer->reply && answer->reply->error == ZK_NONODE;
+    if (rc != 0)
+        hf__zk_watcher_drop(&ticket->watcher);
+    if (rc == 0)
+        gate_found(me, wait, answer->reply->stat.czxid);
+    else if (absent && wait->gate)
+        wait_open(me, wait);
+    else if (absent)
+        hf__zk_ticket_set(ticket, TICKET_CHECK);
+    else
+        wait_fail(me, wait, &why);
+}
+
+/* ---- No gate: the latch is open, unless the name serves another kind ------------- */
+
+static void folder_answered(struct zk_session *me, struct wait *wait,
+                            const struct zk_answer *answer)
+{
+    const struct zk_reply *reply = answer->reply;
+    hf_error why;
+    int rc = zk_answer_error(answer, &why);
+    if (rc != 0 && !(reply && reply->error == ZK_NONODE)) {
+        wait_fail(me, wait, &why);
+        return;
+    }
     int32_t clash = hf__zk_kind_clash(me->layout, reply->names, reply->count, HF_LATCH);
     if (clash == KIND_MAYBE) {
-        hf__zk_kind_probe(me, &wait->probe, wait->folder, HF_LATCH, probe_done);
+        hf__zk_ticket_set(&wait->ticket, TICKET_CHECK_PROBE);
     } else if (clash) {
         hf__zk_kind_mismatch(&why, clash, HF_LATCH);
         wait_fail(me, wait, &why);
@@ -241,100 +255,136 @@ static void folder_reply(struct zk_session *me, struct wait *wait,
     }
 }
 
-static void gate_reply(struct zk_session *me, struct wait *wait,
-                       const struct zk_reply *reply)
+static void probe_answered(struct zk_session *me, struct wait *wait, enum request what,
+                           const struct zk_answer *answer)
 {
-    bool absent = reply->error == ZK_NONODE;
-    if (absent)
-        hf__zk_watcher_drop(&wait->watcher);
-    if (wait->gate && (absent || reply->stat.czxid != wait->gate)) {
-        wait_open(me, wait);
-    } else if (absent) {
-        wait->ticket.requests++;
-        hf__zk_unsent_answer(me->zk,
-                             hf__zk_children(me->zk, wait->folder, false, wait_reply,
-                                             &wait->ticket, REPLY_FOLDER),
-                             wait_reply, &wait->ticket, REPLY_FOLDER);
-    } else if (wait->ticket.core_ticket->flags & HF_TICKET_TRY) {
-        hf__zk_watcher_end(me, &wait->watcher);
-        hf__zk_ticket_busy(me, &wait->ticket);
-    } else {
-        wait->gate = reply->stat.czxid;
-        wait_queue(me, wait);
-    }
-}
-
-static void node_reply(struct zk_session *me, struct wait *wait,
-                       const struct zk_reply *reply, const hf_error *why)
-{
-    bool there = reply->error == ZK_OK || reply->error == ZK_NODEEXISTS;
-    wait->node_exists = there;
-    if (there)
-        hf__zk_ticket_queued(me, &wait->ticket);
-    else if (reply->error == ZK_NONODE) /* the folder is gone, and the latch with it */
-        wait_look(me, wait);
-    else
-        wait_fail(me, wait, why);
-}
-
-static void delete_reply(struct zk_session *me, struct wait *wait,
-                         const struct zk_reply *reply)
-{
-    bool there = reply && reply->error == ZK_OK;
-    bool gone = reply && reply->error == ZK_NONODE;
-    if (there || gone)
-        hf__zk_ticket_withdrawn(me, &wait->ticket, there ? HF_WITHDRAWN : HF_GONE);
-    else
-        hf__zk_ticket_withdrawn(me, &wait->ticket, HF_WITHDRAWAL_UNKNOWN);
-}
-
-static void wait_reply(const struct zk_answer *answer)
-{
-    struct zk_session *me = answer->session;
-    const struct zk_reply *reply = answer->reply;
-    struct wait *wait = wait_of(answer->subject);
     hf_error why;
-    wait->ticket.requests--;
-    int rc = zk_answer_error(answer, &why);
-    bool absent = reply && reply->error == ZK_NONODE;
-    if (answer->tag == REPLY_DELETE) {
-        delete_reply(me, wait, reply);
-    } else if (wait->ticket.withdrawing) {
-        return; /* the reply to the delete, behind this one, ends it */
-    } else if (answer->tag == REPLY_NODE && reply) {
-        node_reply(me, wait, reply, &why);
-    } else if (rc != 0 && !absent) {
-        if (answer->tag == REPLY_GATE)
-            hf__zk_watcher_drop(&wait->watcher);
+    if (!hf__zk_ticket_probed(me, &wait->ticket, what, answer))
+        return;
+    if (!answer->reply) {
+        wait_fail(me, wait, answer->why);
+    } else if (wait->ticket.clash) {
+        hf__zk_kind_mismatch(&why, wait->ticket.clash, HF_LATCH);
         wait_fail(me, wait, &why);
-    } else if (answer->tag == REPLY_GATE) {
-        gate_reply(me, wait, reply);
     } else {
-        folder_reply(me, wait, reply);
+        wait_open(me, wait);
     }
+}
+
+/* ---- The node of the waiter ------------------------------------------------------ */
+
+static void node_create(struct zk_session *me, struct wait *wait)
+{
+    struct zk_ticket *ticket = &wait->ticket;
+    char line[ZK_DETAILS_SIZE];
+    size_t len = hf__zk_details_write(&me->identity, ticket->core_ticket,
+                                      me->host->ops->now(me->host), 0, line);
+    wait->node_may_exist = true;
+    hf__zk_ticket_begin(ticket, TICKET_ENTER);
+    wait_sent(me, wait,
+              hf__zk_create(me->zk, wait->node, line, len, ZK_EPHEMERAL,
+                            hf__zk_ticket_answered, ticket,
+                            hf__zk_ticket_tag(ticket, ASK_CREATE)));
+}
+
+/* NONODE: the folder is gone, and the latch with it. */
+static void create_answered(struct zk_session *me, struct wait *wait,
+                            const struct zk_answer *answer)
+{
+    struct zk_ticket *ticket = &wait->ticket;
+    hf_error why;
+    int rc = zk_answer_error(answer, &why);
+    bool absent = answer->reply && answer->reply->error == ZK_NONODE;
+    wait->node_exists =
+        rc == 0 || (answer->reply && answer->reply->error == ZK_NODEEXISTS);
+    if (ticket->state != TICKET_ENTER)
+        return; /* the gate is looked at again */
+    if (wait->node_exists) {
+        wait_on(ticket);
+    } else if (absent) {
+        hf__zk_ticket_set(ticket, TICKET_LIST);
+    } else {
+        wait_fail(me, wait, &why);
+    }
+}
+
+static void node_delete(struct zk_session *me, struct wait *wait)
+{
+    struct zk_ticket *ticket = &wait->ticket;
+    hf__zk_watcher_end(me, &ticket->watcher);
+    hf__zk_ticket_reset(ticket, wait->node_may_exist ? TICKET_DELETE : TICKET_IDLE);
+    if (!wait->node_may_exist)
+        return;
+    hf__zk_ticket_begin(ticket, TICKET_DELETE);
+    int rc = hf__zk_delete(me->zk, wait->node, -1, hf__zk_ticket_answered, ticket,
+                           hf__zk_ticket_tag(ticket, ASK_DELETE));
+    hf__zk_ticket_unsent(me, ticket, hf__zk_ticket_sent(ticket, rc));
+}
+
+static void delete_answered(struct zk_session *me, struct wait *wait,
+                            const struct zk_answer *answer)
+{
+    struct zk_ticket *ticket = &wait->ticket;
+    hf_error why;
+    int rc = zk_answer_error(answer, &why);
+    ticket->deleted |= rc == 0 || rc == HF_EUNCERTAIN;
+    if (rc != 0 && !(answer->reply && answer->reply->error == ZK_NONODE)) {
+        hf__zk_ticket_pause(me, ticket, &why);
+        return;
+    }
+    wait->node_may_exist = false;
+    hf__zk_ticket_set(ticket, TICKET_IDLE);
 }
 
 /* ---- The ticket ------------------------------------------------------------------ */
 
-static void wait_attempt(struct zk_session *me, struct zk_ticket *ticket)
+static enum action wait_decide(const struct zk_ticket *ticket,
+                               const struct facts *facts)
 {
-    wait_look(me, wait_of(ticket));
+    const struct wait *wait = HF_CONTAINER(ticket, const struct wait, ticket);
+    return hf__zk_decide_latch(facts, wait->node_may_exist);
 }
 
-static void wait_withdraw(struct zk_session *me, struct zk_ticket *ticket)
-{
-    wait_delete(me, wait_of(ticket));
-}
-
-static void wait_up(struct zk_session *me, struct zk_ticket *ticket, bool fresh)
+static void wait_act(struct zk_session *me, struct zk_ticket *ticket,
+                     enum action action)
 {
     struct wait *wait = wait_of(ticket);
-    if (fresh)
-        wait->node_may_exist = wait->node_exists = false;
-    if (ticket->withdrawing)
-        wait_delete(me, wait);
+    if (action == DO_LIST) {
+        gate_look(me, wait);
+    } else if (action == DO_ENTER) {
+        node_create(me, wait);
+    } else if (action == DO_CHECK) {
+        hf__zk_ticket_begin(ticket, TICKET_CHECK);
+        wait_sent(me, wait,
+                  hf__zk_children(me->zk, wait->folder, false, hf__zk_ticket_answered,
+                                  ticket, hf__zk_ticket_tag(ticket, ASK_CHECK)));
+    } else if (action == DO_CHECK_PROBE) {
+        hf_error why;
+        hf__zk_ticket_begin(ticket, TICKET_CHECK_PROBE);
+        int rc = hf__zk_ticket_probe(me, ticket, wait->folder);
+        if (rc == 0)
+            return;
+        hf__zk_unsent_why(me->zk, rc, &why);
+        wait_fail(me, wait, &why);
+    } else {
+        node_delete(me, wait);
+    }
+}
+
+static void wait_record(struct zk_session *me, struct zk_ticket *ticket,
+                        enum request what, const struct zk_answer *answer)
+{
+    struct wait *wait = wait_of(ticket);
+    if (what == ASK_LIST)
+        gate_answered(me, wait, answer);
+    else if (what == ASK_CREATE)
+        create_answered(me, wait, answer);
+    else if (what == ASK_CHECK)
+        folder_answered(me, wait, answer);
+    else if (what == ASK_DELETE)
+        delete_answered(me, wait, answer);
     else
-        wait_look(me, wait);
+        probe_answered(me, wait, what, answer);
 }
 
 static void wait_expired(struct zk_session *me, struct zk_ticket *ticket)
@@ -343,20 +393,11 @@ static void wait_expired(struct zk_session *me, struct zk_ticket *ticket)
     wait_of(ticket)->node_may_exist = wait_of(ticket)->node_exists = false;
 }
 
-static void wait_done(struct zk_session *me, struct zk_ticket *ticket)
-{
-    struct wait *wait = wait_of(ticket);
-    hf__zk_kind_probe_drop(me, &wait->probe);
-    hf__zk_watcher_end(me, &wait->watcher);
-    hf__free(wait->folder);
-}
-
 static const struct zk_ticket_ops wait_ops = {
-    .attempt = wait_attempt,
-    .withdraw = wait_withdraw,
-    .up = wait_up,
+    .decide = wait_decide,
+    .act = wait_act,
+    .record = wait_record,
     .expired = wait_expired,
-    .done = wait_done,
 };
 
 /* The paths of the folder, the gate and the node, one behind the other. */
@@ -366,7 +407,7 @@ static bool wait_name(struct wait *wait)
     char folder[FOLDER_SIZE], uuid[UUID_SIZE];
     size_t len = hf__zk_folder_write(folder, core_ticket->name, core_ticket->name_len);
     size_t room = len + sizeof(NODE_WAIT) + UUID_SIZE;
-    wait->folder = hf__alloc(3 * room);
+    wait->folder = wait->ticket.path = hf__alloc(3 * room);
     if (!wait->folder)
         return false;
     wait->gate_path = wait->folder + room;
@@ -381,7 +422,6 @@ static bool wait_name(struct wait *wait)
 void hf__zk_latch_attempt(struct zk_session *me, struct hf_ticket *core_ticket)
 {
     struct hf_grant grant = { .token = 1, .span = 1 };
-    hf_error why;
     if (core_ticket->store[1]) {
         me->host->ops->granted(me->host, core_ticket, &grant);
         return;
@@ -390,10 +430,8 @@ void hf__zk_latch_attempt(struct zk_session *me, struct hf_ticket *core_ticket)
         hf__zk_ticket_new(me, core_ticket, sizeof(struct wait), &wait_ops);
     if (!ticket)
         return;
-    if (!wait_name(wait_of(ticket))) {
-        hf__fail_code(&why, HF_ENOMEM);
-        hf__zk_ticket_failed(me, ticket, &why);
-        return;
-    }
-    wait_attempt(me, ticket);
+    if (wait_name(wait_of(ticket)))
+        hf__zk_ticket_attempt(me, ticket);
+    else
+        hf__zk_ticket_no_memory(me, ticket);
 }

@@ -11,33 +11,21 @@
  * Downgrade is Curator's (5.5 and later): a reader's node with the writer's number
  * replaces the writer's node, both in one transaction.
  */
-#include "kinds.h"
 #include "queue.h"
+#include "ticket.h"
 
 #include "../../base/error.h"
 
 #include <string.h>
 
-enum { HINT_BUSY = 1 };
-
 struct lock {
     struct zk_ticket ticket;
-    struct queue_node qnode;
-    bool try_failed; /* a try that is not the first: withdraw, then say busy */
-    bool peeking;    /* lists the folder before it enters */
-    /* ticket.downgrading: a writer that becomes a reader, not known to be one yet. */
     struct hf_request *request; /* downgrade; NULL: none, or forgotten by core */
-    struct kind_probe probe;
 };
 
 static struct lock *lock_of(struct zk_ticket *ticket)
 {
     return HF_CONTAINER(ticket, struct lock, ticket);
-}
-
-static struct lock *lock_of_node(struct queue_node *qnode)
-{
-    return HF_CONTAINER(qnode, struct lock, qnode);
 }
 
 static enum node_form form_of(int32_t kind)
@@ -47,175 +35,100 @@ static enum node_form form_of(int32_t kind)
     return kind == HF_WRITE ? NODE_WRITE : NODE_LOCK;
 }
 
-/* ---- The queue node -------------------------------------------------------------- */
-
-static void lock_admitted(struct zk_session *me, struct queue_node *qnode,
-                          int64_t since_ns)
+static size_t folder_of(const struct zk_ticket *ticket, char folder[FOLDER_SIZE])
 {
-    struct zk_ticket *ticket = qnode->ticket;
-    ticket->core_ticket->hint = 0;
-    hf__zk_ticket_granted(me, ticket, qnode->path, (uint64_t)qnode->czxid, since_ns);
+    memcpy(folder, ticket->path, ticket->folder_len);
+    folder[ticket->folder_len] = '\0';
+    return ticket->folder_len;
 }
 
-static void lock_queued(struct zk_session *me, struct queue_node *qnode)
-{
-    struct lock *lock = lock_of_node(qnode);
-    if (lock->ticket.core_ticket->flags & HF_TICKET_TRY) {
-        lock->try_failed = true;
-        hf__zk_queue_node_withdraw(me, qnode);
-    } else {
-        hf__zk_ticket_queued(me, &lock->ticket);
-    }
-}
+/* ---- The first look -------------------------------------------------------------- */
 
-static void lock_failed(struct zk_session *me, struct queue_node *qnode,
-                        const hf_error *why)
-{
-    hf__zk_ticket_failed(me, qnode->ticket, why);
-}
-
-static void lock_withdrawn(struct zk_session *me, struct queue_node *qnode,
-                           enum hf_withdrawal answer)
-{
-    struct lock *lock = lock_of_node(qnode);
-    struct zk_ticket *ticket = &lock->ticket;
-    hf_error why;
-    if (!lock->try_failed || ticket->withdrawing) {
-        hf__zk_ticket_withdrawn(me, ticket, answer);
-    } else if (!zk_is_withdrawn(answer)) {
-        hf__fail_code(&why, HF_EUNCERTAIN);
-        hf__zk_ticket_failed(me, ticket, &why);
-    } else {
-        ticket->core_ticket->hint = HINT_BUSY;
-        hf__zk_ticket_busy(me, ticket);
-    }
-}
-
-static void probe_done(struct zk_session *me, struct kind_probe *probe, int rc,
-                       const hf_error *why)
-{
-    struct queue_node *qnode = &HF_CONTAINER(probe, struct lock, probe)->qnode;
-    if (qnode->state != QUEUE_NODE_LISTING || qnode->withdrawing)
-        return;
-    if (rc == HF_EMISMATCH) {
-        hf__zk_queue_node_refuse(me, qnode, why);
-    } else {
-        qnode->kind_checked = rc == 0;
-        /* If the probe got no reply the listing gets none either. */
-        hf__zk_queue_node_list(me, qnode);
-    }
-}
-
-/* Semaphores, latches and cells have their own children in the folder. */
-static bool lock_check(struct zk_session *me, struct queue_node *qnode,
-                       const struct zk_reply *reply)
-{
-    struct lock *lock = lock_of_node(qnode);
-    const struct hf_ticket *core_ticket = lock->ticket.core_ticket;
-    hf_error why;
-    int32_t clash =
-        hf__zk_kind_clash(me->layout, reply->names, reply->count, core_ticket->kind);
-    if (clash == KIND_MAYBE) {
-        char folder[FOLDER_SIZE];
-        hf__zk_folder_write(folder, core_ticket->name, core_ticket->name_len);
-        hf__zk_kind_probe(me, &lock->probe, folder, core_ticket->kind, probe_done);
-        return false;
-    }
-    if (clash != HF_LATCH && clash != HF_CELL)
-        return true; /* other locks: queue.c decides which was the first */
-    hf__zk_kind_mismatch(&why, clash, core_ticket->kind);
-    hf__zk_queue_node_refuse(me, qnode, &why);
-    return false;
-}
-
-static const struct queue_node_user lock_user = {
-    .admitted = lock_admitted,
-    .queued = lock_queued,
-    .failed = lock_failed,
-    .withdrawn = lock_withdrawn,
-    .check = lock_check,
-};
-
-/* ---- Attempts -------------------------------------------------------------------- */
-
-static void peek_reply(const struct zk_answer *answer)
-{
-    struct zk_session *me = answer->session;
-    struct lock *lock = answer->subject;
-    const struct zk_reply *reply = answer->reply;
-    struct queue_view view;
-    hf_error error;
-    lock->ticket.requests--;
-    lock->peeking = false;
-    if (!reply) {
-        error = *answer->why;
-        error.code = error.code == HF_ENOMEM ? HF_ENOMEM : HF_EUNREACHABLE;
-        hf__zk_ticket_failed(me, &lock->ticket, &error);
-        return;
-    }
-    hf__zk_queue_judge(&view, me->layout, lock->qnode.form, NULL, 0, &lock->ticket.id,
-                       reply->names, reply->count);
-    if (reply->error == ZK_OK && view.blockers > 0 && !view.mismatch)
-        hf__zk_ticket_busy(me, &lock->ticket);
-    else
-        hf__zk_queue_node_enter(me, &lock->qnode);
-}
-
-static void peek(struct zk_session *me, struct lock *lock)
+static void peek(struct zk_session *me, struct zk_ticket *ticket)
 {
     char folder[FOLDER_SIZE];
-    hf__zk_folder_write(folder, lock->ticket.core_ticket->name,
-                        lock->ticket.core_ticket->name_len);
-    lock->peeking = true;
-    lock->ticket.requests++;
+    hf_error why;
+    folder_of(ticket, folder);
+    hf__zk_ticket_begin(ticket, TICKET_PEEK);
     hf__zk_gather(me->zk);
     hf__zk_sync(me->zk, folder, NULL, NULL, 0);
-    hf__zk_unsent_answer(me->zk,
-                         hf__zk_children(me->zk, folder, false, peek_reply, lock, 0),
-                         peek_reply, lock, 0);
+    int rc = hf__zk_ticket_sent(
+        ticket, hf__zk_children(me->zk, folder, false, hf__zk_ticket_answered, ticket,
+                                hf__zk_ticket_tag(ticket, ASK_PEEK)));
     hf__zk_flush(me->zk);
+    if (rc == 0)
+        return;
+    hf__zk_unsent_why(me->zk, rc, &why);
+    hf__zk_ticket_fail(me, ticket, &why);
 }
 
-static void lock_start(struct zk_session *me, struct lock *lock)
+static void peek_answered(struct zk_session *me, struct zk_ticket *ticket,
+                          const struct zk_answer *answer)
 {
-    const struct hf_ticket *core_ticket = lock->ticket.core_ticket;
-    lock->try_failed = false;
-    if ((core_ticket->flags & HF_TICKET_TRY) && core_ticket->hint == HINT_BUSY) {
-        peek(me, lock);
+    const struct zk_reply *reply = answer->reply;
+    struct queue_view view;
+    if (!reply) {
+        hf_error why = *answer->why;
+        why.code = HF_EUNREACHABLE; /* it was a question only */
+        hf__zk_ticket_fail(me, ticket, &why);
         return;
     }
-    hf__zk_queue_node_enter(me, &lock->qnode);
+    hf__zk_queue_judge(&view, me->layout, ticket->form, NULL, 0, &ticket->id,
+                       reply->names, reply->count);
+    if (reply->error == ZK_OK && view.blockers > 0 && !view.mismatch) {
+        ticket->goal = GOAL_BUSY;
+        hf__zk_ticket_set(ticket, TICKET_IDLE);
+    } else {
+        hf__zk_ticket_set(ticket, TICKET_ENTER);
+    }
 }
 
-static void lock_attempt(struct zk_session *me, struct zk_ticket *ticket)
+/* ---- Other kinds ----------------------------------------------------------------- */
+
+/* Semaphores, latches and cells have their own children in the folder. Checked once, by
+ * the first listing that shows our node: a client that comes later sees us. */
+static void kind_check(struct zk_session *me, struct zk_ticket *ticket,
+                       const struct zk_reply *reply)
 {
-    struct lock *lock = lock_of(ticket);
     hf_error why;
-    if (ticket->held) {
-        hf__zk_ticket_grant_again(me, ticket);
-    } else if (ticket->withdrawing || ticket->lease_ended || lock->peeking) {
-        return;
-    } else if (lock->qnode.state == QUEUE_NODE_IDLE) {
-        lock->qnode.queued_told =
-            false; /* so that this attempt is answered, with busy if it is a try */
-        lock_start(me, lock);
-    } else if (!hf__zk_is_up(me->zk)) {
-        hf__fail(&why, HF_EUNCERTAIN, "there is no connection to ZooKeeper");
-        hf__zk_ticket_failed(me, ticket, &why);
-    } else if (ticket->answered) {
-        hf__zk_ticket_queued(me, ticket);
+    int32_t clash =
+        hf__zk_kind_clash(me->layout, reply->names, reply->count, ticket->kind);
+    if (clash == KIND_MAYBE) {
+        hf__zk_ticket_set(ticket, TICKET_PROBE);
+    } else if (clash == HF_LATCH || clash == HF_CELL) {
+        hf__zk_kind_mismatch(&why, clash, ticket->kind);
+        hf__zk_ticket_refuse(ticket, &why);
+    } else { /* other locks: queue.c decides which was the first */
+        ticket->kind_checked = true;
     }
 }
 
-static void lock_withdraw(struct zk_session *me, struct zk_ticket *ticket)
+static void probe(struct zk_session *me, struct zk_ticket *ticket)
 {
-    struct lock *lock = lock_of(ticket);
-    if (lock->ticket.downgrading) {
-        hf__zk_orphan_node_add(me, lock->qnode.predecessor,
-                               strlen(lock->qnode.predecessor));
-        lock->ticket.downgrading = false;
+    char folder[FOLDER_SIZE];
+    folder_of(ticket, folder);
+    hf__zk_ticket_begin(ticket, TICKET_PROBE);
+    int rc = hf__zk_ticket_probe(me, ticket, folder);
+    if (rc != 0)
+        hf__zk_ticket_reset(ticket, TICKET_LIST);
+    hf__zk_ticket_unsent(me, ticket, rc);
+}
+
+static void probe_answered(struct zk_session *me, struct zk_ticket *ticket,
+                           enum request what, const struct zk_answer *answer)
+{
+    hf_error why;
+    if (!hf__zk_ticket_probed(me, ticket, what, answer))
+        return;
+    hf__zk_ticket_set(ticket, TICKET_LIST);
+    if (!answer->reply) {
+        hf__zk_ticket_pause(me, ticket, answer->why);
+    } else if (ticket->clash) {
+        hf__zk_kind_mismatch(&why, ticket->clash, ticket->kind);
+        hf__zk_ticket_refuse(ticket, &why);
+    } else {
+        ticket->kind_checked = true;
     }
-    hf__zk_queue_node_withdraw(me, &lock->qnode);
 }
 
 /* ---- Downgrade ------------------------------------------------------------------- */
@@ -229,100 +142,98 @@ static void downgrade_answer(struct zk_session *me, struct lock *lock, int rc,
         me->host->ops->answered(me->host, request, rc, why);
 }
 
-static void downgrade_made(struct zk_session *me, struct lock *lock)
+/* It is held as before, or as a reader. */
+static void downgrade_over(struct zk_session *me, struct zk_ticket *ticket)
 {
-    size_t len = strlen(lock->qnode.predecessor);
-    memcpy(lock->qnode.path, lock->qnode.predecessor, len + 1);
-    lock->qnode.form = NODE_READ;
-    lock->ticket.kind = HF_READ;
-    lock->ticket.downgrading = false;
-    downgrade_answer(me, lock, 0, NULL);
+    hf__zk_ticket_set(ticket, TICKET_HELD);
+    ticket->node = ticket->path;
+    hf__zk_interest_watch(me, ticket);
 }
 
-/* Our own node does not exist, and so the new one was not made: the hold is lost. */
-static bool node_is_gone(const struct zk_reply *reply)
+static void downgrade_answered(struct zk_session *me, struct zk_ticket *ticket,
+                               const struct zk_answer *answer)
 {
-    return reply && reply->error == ZK_NONODE;
-}
-
-static void downgrade_reply(const struct zk_answer *answer)
-{
-    struct zk_session *me = answer->session;
-    struct lock *lock = answer->subject;
     const struct zk_reply *reply = answer->reply;
-    hf_error error;
-    lock->ticket.requests--;
-    if (!lock->ticket.downgrading)
-        return; /* withdrawn meanwhile */
-    int rc = zk_answer_error(answer, &error);
+    struct lock *lock = lock_of(ticket);
+    hf_error why;
+    int rc = zk_answer_error(answer, &why);
     if (rc == 0 || (reply && reply->error == ZK_NODEEXISTS)) {
-        downgrade_made(me, lock);
-    } else if (node_is_gone(reply)) {
-        lock->ticket.downgrading = false;
-        hf__zk_ticket_lost(me, &lock->ticket);
-        rc = hf__fail_code(&error, HF_ELOST);
-        downgrade_answer(me, lock, rc, &error);
-    } else if (rc != HF_EUNCERTAIN) {
-        lock->ticket.downgrading = false;
-        downgrade_answer(me, lock, rc, &error);
+        memcpy(ticket->path, ticket->predecessor, strlen(ticket->predecessor) + 1);
+        ticket->form = NODE_READ;
+        ticket->kind = HF_READ;
+        downgrade_over(me, ticket);
+        downgrade_answer(me, lock, 0, NULL);
+    } else if (reply && reply->error == ZK_NONODE) {
+        /* Our own node does not exist, and so the new one was not made. */
+        hf__zk_ticket_set(ticket, TICKET_HELD);
+        hf__zk_ticket_lost(me, ticket);
+        rc = hf__fail_code(&why, HF_ELOST);
+        downgrade_answer(me, lock, rc, &why);
+    } else if (rc == HF_EUNCERTAIN) {
+        ticket->awaits = AWAITS_UP;
+    } else {
+        downgrade_over(me, ticket);
+        downgrade_answer(me, lock, rc, &why);
     }
-    if (lock->ticket.held && !lock->ticket.downgrading)
-        hf__zk_interest_watch(me, &lock->ticket);
 }
 
-static void downgrade_send(struct zk_session *me, struct lock *lock)
+static void downgrade_send(struct zk_session *me, struct zk_ticket *ticket)
 {
     char data[ZK_DETAILS_SIZE];
     int64_t now = me->host->ops->now(me->host);
-    struct hf_ticket reader = *lock->ticket.core_ticket;
+    struct hf_ticket reader = *ticket->core_ticket;
+    hf_error why;
     reader.kind = HF_READ;
     struct zk_op ops[2] = {
         { .what = ZK_OP_CREATE,
-          .path = lock->qnode.predecessor,
+          .path = ticket->predecessor,
           .data = data,
-          .len = hf__zk_details_write(&me->identity, &reader, now, lock->ticket.token,
-                                      data),
+          .len = hf__zk_details_write(&me->identity, &reader, now, ticket->token, data),
           .mode = ZK_EPHEMERAL },
-        { .what = ZK_OP_DELETE, .path = lock->qnode.path, .version = -1 },
+        { .what = ZK_OP_DELETE, .path = ticket->path, .version = -1 },
     };
-    lock->ticket.requests++;
-    hf__zk_unsent_answer(me->zk, hf__zk_multi(me->zk, ops, 2, downgrade_reply, lock, 0),
-                         downgrade_reply, lock, 0);
+    hf__zk_ticket_begin(ticket, TICKET_DOWNGRADE);
+    int rc = hf__zk_ticket_sent(
+        ticket, hf__zk_multi(me->zk, ops, 2, hf__zk_ticket_answered, ticket,
+                             hf__zk_ticket_tag(ticket, ASK_DOWNGRADE)));
+    if (rc == 0)
+        return;
+    hf__zk_unsent_why(me->zk, rc, &why);
+    downgrade_over(me, ticket);
+    downgrade_answer(me, lock_of(ticket), rc, &why);
 }
 
 /* The path of the reader's node is kept in `predecessor`: a holder has none. */
-static void reader_path_write(struct zk_session *me, struct lock *lock)
+static void reader_path_write(struct zk_session *me, struct zk_ticket *ticket)
 {
-    struct queue_node *qnode = &lock->qnode;
     struct node node;
-    const char *own = qnode->path + qnode->folder_len + 1;
-    char *to = qnode->predecessor + qnode->folder_len + 1;
+    char name[NODE_ROOM];
+    const char *own = ticket->path + ticket->folder_len + 1;
     hf__zk_node_parse(&node, me->layout, own, strlen(own));
-    memcpy(qnode->predecessor, qnode->path, qnode->folder_len + 1);
-    to += hf__zk_node_name_write(to, me->layout, NODE_READ, &lock->ticket.id);
-    memcpy(to, node.number, node.number_len);
-    to[node.number_len] = '\0';
+    size_t len = hf__zk_node_name_write(name, me->layout, NODE_READ, &ticket->id);
+    memcpy(name + len, node.number, node.number_len);
+    hf__zk_queue_node_join(ticket, ticket->predecessor, name, len + node.number_len);
 }
 
 void hf__zk_downgrade(struct zk_session *me, struct hf_request *request)
 {
     hf_error why;
     struct zk_ticket *ticket = ticket_of(request->ticket);
-    struct lock *lock = ticket ? lock_of(ticket) : NULL;
-    if (!lock || !ticket->held) {
+    if (!ticket || !ticket_is_held(ticket)) {
         hf__fail_code(&why, HF_ELOST);
         me->host->ops->answered(me->host, request, HF_ELOST, &why);
         return;
     }
-    lock->request = request;
+    lock_of(ticket)->request = request;
     if (ticket->kind == HF_READ) {
-        downgrade_answer(me, lock, 0, NULL);
-    } else if (!ticket->downgrading) {
+        downgrade_answer(me, lock_of(ticket), 0, NULL);
+    } else if (ticket->state != TICKET_DOWNGRADE) {
         /* That node's end will not be the end of the hold. */
         hf__zk_watcher_end(me, &ticket->own_watcher);
-        reader_path_write(me, lock);
-        ticket->downgrading = true;
-        downgrade_send(me, lock);
+        ticket->node = NULL;
+        reader_path_write(me, ticket);
+        hf__zk_ticket_set(ticket, TICKET_DOWNGRADE);
+        hf__zk_ticket_advance(me, ticket);
     }
 }
 
@@ -336,50 +247,71 @@ void hf__zk_downgrade_forget(struct zk_session *me, const void *request)
     }
 }
 
-/* ---- The session ----------------------------------------------------------------- */
+/* ---- The ticket ------------------------------------------------------------------ */
 
-static void lock_up(struct zk_session *me, struct zk_ticket *ticket, bool fresh)
+static enum action lock_decide(const struct zk_ticket *ticket,
+                               const struct facts *facts)
 {
-    (void)fresh;
-    struct lock *lock = lock_of(ticket);
-    if (lock->ticket.downgrading && !ticket->requests)
-        downgrade_send(me, lock);
-    if (lock->qnode.state != QUEUE_NODE_IDLE)
-        hf__zk_queue_node_up(me, &lock->qnode);
-    else if (ticket->core_ticket && !ticket->withdrawing && !ticket->lease_ended &&
-             !lock->peeking) {
-        if (ticket->answered)
-            lock_start(me, lock); /* its queue node ended with the former session */
-        else
-            me->host->ops->notice(me->host, ticket->core_ticket);
-    }
+    struct facts known = *facts;
+    known.was_busy = ticket->core_ticket && ticket->core_ticket->hint;
+    return hf__zk_decide_lock(&known);
+}
+
+static void lock_act(struct zk_session *me, struct zk_ticket *ticket,
+                     enum action action)
+{
+    /* Either node may be there. */
+    if (action == DO_DELETE && ticket->state == TICKET_DOWNGRADE)
+        hf__zk_orphan_node_add(me, ticket->predecessor, strlen(ticket->predecessor));
+    if (action == DO_ENTER)
+        ticket->kind_checked = false;
+    if (action == DO_PEEK)
+        peek(me, ticket);
+    else if (action == DO_PROBE)
+        probe(me, ticket);
+    else if (action == DO_GRANT)
+        hf__zk_ticket_granted(me, ticket, ticket->path);
+    else if (action == DO_DOWNGRADE)
+        downgrade_send(me, ticket);
+    else
+        hf__zk_queue_node_act(me, ticket, action);
+}
+
+static void lock_record(struct zk_session *me, struct zk_ticket *ticket,
+                        enum request what, const struct zk_answer *answer)
+{
+    if (what == ASK_PEEK)
+        peek_answered(me, ticket, answer);
+    else if (what == ASK_DOWNGRADE)
+        downgrade_answered(me, ticket, answer);
+    else if (what >= ASK_PROBE && what <= ASK_PROBE_LAST)
+        probe_answered(me, ticket, what, answer);
+    else
+        hf__zk_queue_node_record(me, ticket, what, answer);
+    if (what == ASK_LIST && !ticket->kind_checked && ticket->goal == GOAL_HOLD &&
+        (ticket->state == TICKET_FIRST || ticket->state == TICKET_WAIT))
+        kind_check(me, ticket, answer->reply);
 }
 
 static void lock_expired(struct zk_session *me, struct zk_ticket *ticket)
 {
-    struct lock *lock = lock_of(ticket);
     hf_error why;
-    ticket->downgrading = lock->try_failed = false;
     hf__fail_code(&why, HF_ELOST);
-    downgrade_answer(me, lock, HF_ELOST, &why);
-    hf__zk_queue_node_expired(&lock->qnode);
+    downgrade_answer(me, lock_of(ticket), HF_ELOST, &why);
 }
 
 static void lock_done(struct zk_session *me, struct zk_ticket *ticket)
 {
-    struct lock *lock = lock_of(ticket);
     hf_error why;
     hf__fail_code(&why, HF_ELOST);
     if (!me->closing)
-        downgrade_answer(me, lock, HF_ELOST, &why);
-    hf__zk_kind_probe_drop(me, &lock->probe);
-    hf__zk_queue_node_done(me, &lock->qnode);
+        downgrade_answer(me, lock_of(ticket), HF_ELOST, &why);
 }
 
 static const struct zk_ticket_ops lock_ops = {
-    .attempt = lock_attempt,
-    .withdraw = lock_withdraw,
-    .up = lock_up,
+    .decide = lock_decide,
+    .act = lock_act,
+    .record = lock_record,
     .expired = lock_expired,
     .done = lock_done,
 };
@@ -387,17 +319,13 @@ static const struct zk_ticket_ops lock_ops = {
 void hf__zk_lock_attempt(struct zk_session *me, struct hf_ticket *core_ticket)
 {
     char folder[FOLDER_SIZE];
-    hf_error why;
     struct zk_ticket *ticket =
         hf__zk_ticket_new(me, core_ticket, sizeof(struct lock), &lock_ops);
     if (!ticket)
         return;
     size_t len = hf__zk_folder_write(folder, core_ticket->name, core_ticket->name_len);
-    if (hf__zk_queue_node_init(&lock_of(ticket)->qnode, ticket, &lock_user,
-                               form_of(core_ticket->kind), folder, len) != 0) {
-        hf__fail_code(&why, HF_ENOMEM);
-        hf__zk_ticket_failed(me, ticket, &why);
-        return;
-    }
-    lock_attempt(me, ticket);
+    if (hf__zk_queue_node_init(ticket, form_of(core_ticket->kind), folder, len) != 0)
+        hf__zk_ticket_no_memory(me, ticket);
+    else
+        hf__zk_ticket_attempt(me, ticket);
 }

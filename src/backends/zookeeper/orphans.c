@@ -6,7 +6,7 @@
  * reply was lost. Its delete is repeated until the node is known to be gone, or its
  * session is over, which ends the node too. Under the client's lock.
  */
-#include "session.h"
+#include "ticket.h"
 
 #include "../../base/clock.h"
 #include "../../base/mem.h"
@@ -86,7 +86,7 @@ static void retry_due(void *arg)
     if (!hf__zk_is_up(me->zk))
         return;
     hf__zk_orphan_nodes_retry(me);
-    hf__zk_tickets_up(me, false);
+    hf__zk_tickets_up(me);
 }
 
 void hf__zk_session_retry_soon(struct zk_session *me)

@@ -10,8 +10,8 @@
  *
  * A look asks for three things at once: which kinds the name serves, the limit, the
  * leases. The first look is sent together with the queue node, so that a client without
- * rivals waits for two replies in all. What it says of the leases counts only if the
- * queue node turns out to be the first; what it says of the limit counts in any case.
+ * rivals waits for two replies in all. What it says of the leases counts only if no
+ * ticket was before ours when it was sent; what it says of the limit counts in any case.
  */
 #include "permits.h"
 
@@ -20,193 +20,64 @@
 
 #include <string.h>
 
-enum look { LOOK_FOLDER = 1, LOOK_LIMIT, LOOK_LEASES };
-
-#define LOOK_BITS 8
-
-/* ---- Refused, or stuck ----------------------------------------------------------- */
-
-static void permit_leave_queue(struct zk_session *me, struct permit *permit)
-{
-    hf__zk_watcher_end(me, &permit->watcher);
-    hf__zk_kind_probe_drop(me, &permit->probe);
-    permit_set_state(permit, PERMIT_QUEUE);
-    hf__zk_queue_node_withdraw(me, &permit->qnode);
-}
-
-void hf__zk_permit_refuse(struct zk_session *me, struct permit *permit,
-                          const hf_error *why)
-{
-    hf__zk_watcher_end(me, &permit->watcher);
-    permit_set_state(permit, PERMIT_QUEUE);
-    hf__zk_queue_node_refuse(me, &permit->qnode, why);
-}
-
-void hf__zk_permit_pause(struct zk_session *me, struct permit *permit,
-                         const hf_error *why)
-{
-    hf_error copy = *why;
-    if (hf__zk_is_up(me->zk))
-        hf__zk_session_retry_soon(me);
-    copy.code = HF_EUNCERTAIN;
-    if (permit->ticket.withdrawing)
-        hf__zk_ticket_withdrawn(me, &permit->ticket,
-                                zk_not_withdrawn(permit->delete_unanswered));
-    else if (!permit->ticket.answered)
-        hf__zk_ticket_failed(me, &permit->ticket, &copy);
-}
-
-/* ---- The queue node -------------------------------------------------------------- */
-
-static struct permit *permit_of_node(struct queue_node *qnode)
-{
-    return permit_of(qnode->ticket);
-}
-
-static void qnode_admitted(struct zk_session *me, struct queue_node *qnode,
-                           int64_t since_ns)
-{
-    (void)since_ns;
-    struct permit *permit = permit_of_node(qnode);
-    if (permit->state == PERMIT_LOOK && permit->was_first)
-        return; /* the look that was sent with the queue node is under way */
-    hf__zk_permit_look(me, permit, false);
-}
-
-/* A try waits for the result of the look: busy, or refused. */
-static void qnode_queued(struct zk_session *me, struct queue_node *qnode)
-{
-    struct permit *permit = permit_of_node(qnode);
-    permit->was_first = false;
-    if (!(permit->ticket.core_ticket->flags & HF_TICKET_TRY))
-        hf__zk_ticket_queued(me, &permit->ticket);
-    else if (permit->state != PERMIT_LOOK)
-        hf__zk_permit_look(me, permit, false);
-}
-
-static void qnode_failed(struct zk_session *me, struct queue_node *qnode,
-                         const hf_error *why)
-{
-    struct permit *permit = permit_of_node(qnode);
-    permit_set_state(permit, PERMIT_QUEUE);
-    hf__zk_ticket_failed(me, &permit->ticket, why);
-}
-
-static void qnode_withdrawn(struct zk_session *me, struct queue_node *qnode,
-                            enum hf_withdrawal answer)
-{
-    struct permit *permit = permit_of_node(qnode);
-    if (permit->ticket.withdrawing)
-        hf__zk_ticket_withdrawn(me, &permit->ticket, answer);
-    else if (zk_is_withdrawn(answer) && permit->try_failed)
-        hf__zk_ticket_busy(me, &permit->ticket);
-}
-
-static const struct queue_node_user queue_node_user = {
-    .admitted = qnode_admitted,
-    .queued = qnode_queued,
-    .failed = qnode_failed,
-    .withdrawn = qnode_withdrawn,
-};
-
-/* The queue node may fail inside and free the ticket: then core's has none. */
-void hf__zk_permit_enter(struct zk_session *me, struct permit *permit)
-{
-    struct hf_ticket *core_ticket = permit->ticket.core_ticket;
-    permit->kind_checked = permit->try_failed = permit->qnode.queued_told = false;
-    permit->ticket.answered = false;
-    permit_set_state(permit, PERMIT_QUEUE);
-    hf__zk_gather(me->zk);
-    hf__zk_queue_node_enter(me, &permit->qnode);
-    if (ticket_of(core_ticket) == &permit->ticket &&
-        permit->qnode.state != QUEUE_NODE_IDLE)
-        hf__zk_permit_look(me, permit, false);
-    hf__zk_flush(me->zk);
-}
-
-/* ---- Deciding -------------------------------------------------------------------- */
-
-static void refuse_limit(struct zk_session *me, struct permit *permit)
-{
-    hf_error why;
-    hf__fail(&why, HF_EMISMATCH, "the semaphore is in use with a limit of %u, not %u",
-             permit->limit, permit->ticket.core_ticket->limit);
-    hf__zk_permit_refuse(me, permit, &why);
-}
-
-/* The first one, but too few permits are free. */
-static void wait_for_permits(struct zk_session *me, struct permit *permit)
-{
-    if (!permit->watching) {
-        hf__zk_permit_look(me, permit, true);
-        return;
-    }
-    permit->state = PERMIT_WAIT;
-    if (!permit->ticket.answered)
-        hf__zk_ticket_queued(me, &permit->ticket);
-}
-
-static void decide(struct zk_session *me, struct permit *permit)
-{
-    const struct hf_ticket *core_ticket = permit->ticket.core_ticket;
-    bool first = permit->was_first && permit->qnode.state == QUEUE_NODE_IN;
-    bool other =
-        permit->limit_state == LIMIT_THERE && permit->limit != core_ticket->limit;
-    permit->kind_checked = true;
-    if (other && permit->used > 0) {
-        refuse_limit(me, permit);
-    } else if (first && permit->used + core_ticket->permits <= core_ticket->limit) {
-        hf__zk_permit_take(me, permit);
-    } else if (core_ticket->flags & HF_TICKET_TRY) {
-        permit->try_failed = true;
-        permit_leave_queue(me, permit);
-    } else if (first) {
-        wait_for_permits(me, permit);
-    } else {
-        permit_set_state(permit, PERMIT_QUEUE);
-        if (permit->qnode.state == QUEUE_NODE_IN)
-            hf__zk_permit_look(me, permit, false);
-    }
-}
-
-static void probe_done(struct zk_session *me, struct kind_probe *probe, int rc,
-                       const hf_error *why)
-{
-    struct permit *permit = HF_CONTAINER(probe, struct permit, probe);
-    if (rc == 0)
-        decide(me, permit);
-    else if (rc == HF_EMISMATCH)
-        hf__zk_permit_refuse(me, permit, why);
-    else
-        hf__zk_permit_pause(me, permit, why);
-}
-
-static void look_done(struct zk_session *me, struct permit *permit)
-{
-    int32_t kind = permit->ticket.kind;
-    enum queue_node_state state = permit->qnode.state;
-    hf_error why;
-    if (state != QUEUE_NODE_IN && state != QUEUE_NODE_WAITING) {
-        permit_set_state(permit, PERMIT_QUEUE); /* its folder is not made yet */
-    } else if (permit->clash == KIND_MAYBE) {
-        hf__zk_kind_probe(me, &permit->probe, permit->folders.name, kind, probe_done);
-    } else if (permit->clash) {
-        hf__zk_kind_mismatch(&why, permit->clash, kind);
-        hf__zk_permit_refuse(me, permit, &why);
-    } else {
-        decide(me, permit);
-    }
-}
-
 /* ---- Looking --------------------------------------------------------------------- */
 
 static void leases_fired(struct zk_session *me, struct watcher *watcher,
                          enum zk_event_type type)
 {
-    struct permit *permit = HF_CONTAINER(watcher, struct permit, watcher);
+    struct zk_ticket *ticket = HF_CONTAINER(watcher, struct zk_ticket, watcher);
+    struct permit *permit = permit_of(ticket);
     (void)type;
-    if (permit->state == PERMIT_WAIT || permit->state == PERMIT_LOOK)
-        hf__zk_permit_look(me, permit, true);
+    if (ticket->state != TICKET_FIRST)
+        return;
+    if (permit->look == LOOK_DUE)
+        permit->look = LOOK_OUTDATED;
+    if (ticket->awaits == AWAITS_EVENT)
+        ticket->awaits = AWAITS_NOTHING;
+    hf__zk_ticket_advance(me, ticket);
+}
+
+static int look_send(struct zk_session *me, struct permit *permit, enum request what)
+{
+    const struct lease_folders *at = &permit->folders;
+    struct zk_ticket *ticket = &permit->ticket;
+    uint64_t tag = hf__zk_ticket_tag(ticket, what);
+    int rc;
+    if (what == ASK_LOOK_FOLDER)
+        rc = hf__zk_children(me->zk, at->name, false, hf__zk_ticket_answered, ticket,
+                             tag);
+    else if (what == ASK_LOOK_LIMIT)
+        rc = hf__zk_get(me->zk, at->base, false, hf__zk_ticket_answered, ticket, tag);
+    else
+        rc = hf__zk_children(me->zk, at->leases, permit->watching,
+                             hf__zk_ticket_answered, ticket, tag);
+    return hf__zk_ticket_sent(ticket, rc);
+}
+
+static void look(struct zk_session *me, struct permit *permit)
+{
+    struct zk_ticket *ticket = &permit->ticket;
+    int rc = 0;
+    permit->look = LOOK_DUE;
+    permit->was_first = ticket->state == TICKET_FIRST || ticket->told == TOLD_NOTHING;
+    permit->clash = 0;
+    if (permit->watching)
+        hf__zk_watcher_set(me, &ticket->watcher, permit->folders.leases, leases_fired);
+    hf__zk_gather(me->zk);
+    if (!ticket->kind_checked)
+        rc = look_send(me, permit, ASK_LOOK_FOLDER);
+    if (rc == 0)
+        rc = look_send(me, permit, ASK_LOOK_LIMIT);
+    if (rc == 0)
+        rc = look_send(me, permit, ASK_LOOK_LEASES);
+    hf__zk_flush(me->zk);
+    if (rc == 0)
+        return;
+    permit->look = LOOK_NONE;
+    if (permit->watching)
+        hf__zk_watcher_drop(&ticket->watcher);
+    if (ticket->awaits != AWAITS_REPLY) /* else a reply of the queue comes */
+        hf__zk_ticket_unsent(me, ticket, rc);
 }
 
 static void read_limit(struct permit *permit, enum layout layout,
@@ -238,156 +109,214 @@ void hf__zk_permit_count(struct permit *permit, enum layout layout,
     }
 }
 
-static void look_reply(const struct zk_answer *answer)
+/* What the look has shown counts while the place in the queue is known. */
+static void look_over(struct permit *permit)
 {
-    struct zk_session *me = answer->session;
-    struct permit *permit = permit_of(answer->subject);
+    enum ticket_state state = permit->ticket.state;
+    bool placed =
+        state == TICKET_FIRST || state == TICKET_WAIT || state == TICKET_WAIT_DENIED;
+    permit->look = placed && permit->look == LOOK_DUE ? LOOK_DONE : LOOK_NONE;
+}
+
+/* Unless the queue node has a request under way, whose reply comes, or is paused. */
+static void look_lost(struct zk_session *me, struct permit *permit, const hf_error *why)
+{
+    struct zk_ticket *ticket = &permit->ticket;
+    permit->look = LOOK_NONE;
+    if (ticket->awaits == AWAITS_NOTHING || ticket->awaits == AWAITS_EVENT)
+        hf__zk_ticket_pause(me, ticket, why);
+}
+
+static void leases_answered(struct zk_session *me, struct permit *permit,
+                            const struct zk_answer *answer)
+{
     const struct zk_reply *reply = answer->reply;
-    enum look look = answer->tag & ((1 << LOOK_BITS) - 1);
+    struct zk_ticket *ticket = &permit->ticket;
     hf_error why;
-    permit->ticket.requests--;
-    if (answer->tag >> LOOK_BITS != permit->generation)
-        return;
-    bool read = reply && (reply->error == ZK_OK || reply->error == ZK_NONODE);
-    if (look == LOOK_LEASES && permit->watching && !(reply && reply->error == ZK_OK))
-        hf__zk_watcher_drop(&permit->watcher);
-    if (look == LOOK_LIMIT && reply) {
-        read_limit(permit, me->layout, reply);
-    } else if (look == LOOK_FOLDER && read) {
-        permit->clash = hf__zk_kind_clash(me->layout, reply->names, reply->count,
-                                          permit->ticket.kind);
-    } else if (look == LOOK_LEASES && read) {
+    if (permit->watching && !(reply && reply->error == ZK_OK))
+        hf__zk_watcher_drop(&ticket->watcher);
+    if (reply && (reply->error == ZK_OK || reply->error == ZK_NONODE)) {
         permit->leases_missing = reply->error == ZK_NONODE;
         hf__zk_permit_count(permit, me->layout, reply);
-        look_done(me, permit);
-    } else if (look == LOOK_LEASES) {
-        zk_answer_error(answer, &why);
-        if (reply)
-            hf__zk_permit_refuse(me, permit, &why);
-        else
-            hf__zk_permit_pause(me, permit, &why);
+        look_over(permit);
+        return;
+    }
+    zk_answer_error(answer, &why);
+    if (!reply) {
+        look_lost(me, permit, &why);
+        return;
+    }
+    permit->look = LOOK_NONE;
+    hf__zk_ticket_refuse(ticket, &why);
+}
+
+/* ---- Judging --------------------------------------------------------------------- */
+
+static void refuse_limit(struct permit *permit)
+{
+    hf_error why;
+    hf__fail(&why, HF_EMISMATCH, "the semaphore is in use with a limit of %u, not %u",
+             permit->limit, permit->ticket.core_ticket->limit);
+    hf__zk_ticket_refuse(&permit->ticket, &why);
+}
+
+/* The first one, but too few permits are free. */
+static void wait_for_permits(struct permit *permit)
+{
+    if (permit->watching)
+        permit->ticket.awaits =
+            hf__linked(&permit->ticket.watcher.link) ? AWAITS_EVENT : AWAITS_NOTHING;
+    permit->watching = true;
+}
+
+static void judge_permits(struct permit *permit)
+{
+    struct zk_ticket *ticket = &permit->ticket;
+    const struct hf_ticket *core_ticket = ticket->core_ticket;
+    bool first = permit->was_first && ticket->state == TICKET_FIRST;
+    bool other =
+        permit->limit_state == LIMIT_THERE && permit->limit != core_ticket->limit;
+    ticket->kind_checked = true;
+    if (other && permit->used > 0)
+        refuse_limit(permit);
+    else if (first && permit->used + core_ticket->permits <= core_ticket->limit)
+        hf__zk_ticket_set(ticket, TICKET_TAKE);
+    else if (core_ticket->flags & HF_TICKET_TRY)
+        ticket->goal = GOAL_BUSY;
+    else if (first)
+        wait_for_permits(permit);
+}
+
+static void judge(struct zk_session *me, struct permit *permit)
+{
+    struct zk_ticket *ticket = &permit->ticket;
+    hf_error why;
+    permit->look = LOOK_NONE;
+    if (permit->clash == KIND_MAYBE) {
+        int rc = hf__zk_ticket_probe(me, ticket, permit->folders.name);
+        permit->look = rc == 0 ? LOOK_DUE : LOOK_NONE;
+        permit->clash = 0;
+        if (ticket->awaits != AWAITS_REPLY)
+            hf__zk_ticket_unsent(me, ticket, rc);
+    } else if (permit->clash) {
+        hf__zk_kind_mismatch(&why, permit->clash, ticket->kind);
+        hf__zk_ticket_refuse(ticket, &why);
+    } else {
+        judge_permits(permit);
     }
 }
 
-static void look_send(struct permit *permit,
-                      int (*call)(struct zk *, const char *, bool, zk_done *, void *,
-                                  uint64_t),
-                      struct zk *zk, const char *path, bool watch, enum look look)
+static void probe_answered(struct zk_session *me, struct permit *permit,
+                           enum request what, const struct zk_answer *answer)
 {
-    permit->ticket.requests++;
-    uint64_t tag = (uint64_t)permit->generation << LOOK_BITS | look;
-    hf__zk_unsent_answer(zk, call(zk, path, watch, look_reply, &permit->ticket, tag),
-                         look_reply, &permit->ticket, tag);
-}
-
-/* A reply inside a call only says that there is no connection; none frees the
- * ticket. */
-void hf__zk_permit_look(struct zk_session *me, struct permit *permit, bool watch)
-{
-    const struct lease_folders *at = &permit->folders;
-    permit_set_state(permit, PERMIT_LOOK);
-    permit->watching = watch;
-    permit->was_first =
-        permit->qnode.state == QUEUE_NODE_IN || !permit->qnode.queued_told;
-    permit->clash = 0;
-    if (watch)
-        hf__zk_watcher_set(me, &permit->watcher, at->leases, leases_fired);
-    hf__zk_gather(me->zk);
-    if (!permit->kind_checked)
-        look_send(permit, hf__zk_children, me->zk, at->name, false, LOOK_FOLDER);
-    look_send(permit, hf__zk_get, me->zk, at->base, false, LOOK_LIMIT);
-    look_send(permit, hf__zk_children, me->zk, at->leases, watch, LOOK_LEASES);
-    hf__zk_flush(me->zk);
+    struct zk_ticket *ticket = &permit->ticket;
+    if (!hf__zk_ticket_probed(me, ticket, what, answer))
+        return;
+    permit->clash = ticket->clash;
+    if (answer->reply)
+        look_over(permit);
+    else
+        look_lost(me, permit, answer->why);
 }
 
 /* ---- The ticket ------------------------------------------------------------------ */
 
-static void permit_attempt(struct zk_session *me, struct zk_ticket *ticket)
+static void permit_enter(struct zk_session *me, struct permit *permit)
 {
-    struct permit *permit = permit_of(ticket);
-    if (permit->state == PERMIT_HELD)
-        hf__zk_ticket_grant_again(me, ticket);
-    else if (permit->state <= PERMIT_QUEUE && permit->qnode.state == QUEUE_NODE_IDLE)
-        hf__zk_permit_enter(me, permit);
-    else if (ticket->answered)
-        hf__zk_ticket_queued(me, ticket);
+    struct zk_ticket *ticket = &permit->ticket;
+    bool first_time = ticket->retries == 0; /* else the folder is made first */
+    permit->watching = false;
+    hf__zk_gather(me->zk);
+    hf__zk_queue_node_act(me, ticket, DO_ENTER);
+    if (ticket->state == TICKET_ENTER && first_time) {
+        ticket->told = TOLD_NOTHING;
+        ticket->kind_checked = false;
+        look(me, permit);
+    }
+    hf__zk_flush(me->zk);
 }
 
-static void permit_withdraw(struct zk_session *me, struct zk_ticket *ticket)
+static enum action permit_decide(const struct zk_ticket *ticket,
+                                 const struct facts *facts)
+{
+    return hf__zk_decide_permit(
+        facts, HF_CONTAINER(ticket, const struct permit, ticket)->look);
+}
+
+static void permit_act(struct zk_session *me, struct zk_ticket *ticket,
+                       enum action action)
 {
     struct permit *permit = permit_of(ticket);
-    switch (permit->state) {
-    case PERMIT_NONE:
-        hf__zk_ticket_withdrawn(me, ticket, HF_GONE);
-        break;
-    case PERMIT_TAKE: /* its reply tells what to delete */
-        break;
-    case PERMIT_UNKNOWN:
-        hf__zk_permit_find(me, permit);
-        break;
-    case PERMIT_CHECK:
-        hf__zk_kind_probe_drop(me, &permit->probe);
-        hf__zk_permit_release(me, permit);
-        break;
-    case PERMIT_HELD:
-        hf__zk_permit_release(me, permit);
-        break;
-    case PERMIT_RELEASE:
-        if (permit->replies_due == 0)
-            hf__zk_permit_release(me, permit);
-        break;
-    default:
-        permit_leave_queue(me, permit);
+    if (action == DO_ENTER) {
+        permit_enter(me, permit);
+    } else if (action == DO_LOOK) {
+        look(me, permit);
+    } else if (action == DO_JUDGE) {
+        judge(me, permit);
+    } else if (action == DO_GRANT) {
+        hf__zk_ticket_granted(me, ticket, permit->node);
+    } else {
+        if (action == DO_DELETE)
+            permit->look = LOOK_NONE; /* its replies are dropped */
+        hf__zk_queue_node_act(me, ticket, action);
+        hf__zk_permit_take_act(me, permit, action);
     }
 }
 
-static void permit_up(struct zk_session *me, struct zk_ticket *ticket, bool fresh)
+/* Of a look that does not count any more the replies are passed over. */
+static void look_record(struct zk_session *me, struct permit *permit, enum request what,
+                        const struct zk_answer *answer)
+{
+    const struct zk_reply *reply = answer->reply;
+    bool read = reply && (reply->error == ZK_OK || reply->error == ZK_NONODE);
+    if (permit->look != LOOK_DUE && permit->look != LOOK_OUTDATED)
+        return;
+    if (what == ASK_LOOK_LEASES)
+        leases_answered(me, permit, answer);
+    else if (what == ASK_LOOK_LIMIT && reply)
+        read_limit(permit, me->layout, reply);
+    else if (what == ASK_LOOK_FOLDER && read)
+        permit->clash = hf__zk_kind_clash(me->layout, reply->names, reply->count,
+                                          permit->ticket.kind);
+    else if (what >= ASK_PROBE && what <= ASK_PROBE_LAST)
+        probe_answered(me, permit, what, answer);
+}
+
+static void permit_record(struct zk_session *me, struct zk_ticket *ticket,
+                          enum request what, const struct zk_answer *answer)
 {
     struct permit *permit = permit_of(ticket);
-    (void)fresh;
-    if (permit->state == PERMIT_UNKNOWN)
-        hf__zk_permit_find(me, permit);
-    else if (permit->state == PERMIT_RELEASE && permit->replies_due == 0)
-        hf__zk_permit_release(me, permit);
-    else if (permit->state > PERMIT_WAIT || ticket->lease_ended)
-        return;
-    else if (permit->qnode.state != QUEUE_NODE_IDLE &&
-             permit->qnode.state != QUEUE_NODE_IN)
-        hf__zk_queue_node_up(me, &permit->qnode);
-    else if (ticket->withdrawing)
-        permit_withdraw(me, ticket);
-    else if (permit->qnode.state == QUEUE_NODE_IDLE)
-        hf__zk_permit_enter(me, permit);
+    bool probed = what >= ASK_PROBE && what <= ASK_PROBE_LAST;
+    bool look = what >= ASK_LOOK_FOLDER && what <= ASK_LOOK_LEASES;
+    if (look || (probed && ticket->state != TICKET_CHECK_PROBE))
+        look_record(me, permit, what, answer);
+    else if (probed || what >= ASK_TAKE)
+        hf__zk_permit_take_record(me, permit, what, answer);
     else
-        hf__zk_permit_look(me, permit, permit->watching);
+        hf__zk_queue_node_record(me, ticket, what, answer);
+    if (ticket->state == TICKET_WAIT)
+        permit->was_first = false;
 }
 
 static void permit_expired(struct zk_session *me, struct zk_ticket *ticket)
 {
     struct permit *permit = permit_of(ticket);
-    hf__zk_queue_node_expired(&permit->qnode);
-    hf__zk_watcher_drop(&permit->watcher);
-    hf__zk_kind_probe_drop(me, &permit->probe);
-    permit_set_state(permit, PERMIT_NONE);
-    permit->count = permit->replies_due = 0;
-    permit->try_failed = permit->delete_unanswered = false;
-    permit->refusal.code = 0;
+    (void)me;
+    permit->look = LOOK_NONE;
+    permit->count = 0;
 }
 
 static void permit_done(struct zk_session *me, struct zk_ticket *ticket)
 {
-    struct permit *permit = permit_of(ticket);
-    hf__zk_kind_probe_drop(me, &permit->probe);
-    hf__zk_watcher_end(me, &permit->watcher);
-    hf__zk_queue_node_done(me, &permit->qnode);
-    hf__free(permit->folders.name);
-    hf__free(permit->names);
+    (void)me;
+    hf__free(permit_of(ticket)->folders.name);
+    hf__free(permit_of(ticket)->names);
 }
 
 static const struct zk_ticket_ops permit_ops = {
-    .attempt = permit_attempt,
-    .withdraw = permit_withdraw,
-    .up = permit_up,
+    .decide = permit_decide,
+    .act = permit_act,
+    .record = permit_record,
     .expired = permit_expired,
     .done = permit_done,
 };
@@ -403,9 +332,8 @@ static bool permit_init(struct zk_session *me, struct permit *permit)
         return false;
     size_t path = strlen(at->leases) + 1 + NODE_SIZE;
     permit->names = hf__alloc(permit->nodes * sizeof(*permit->names) + path);
-    if (!permit->names ||
-        hf__zk_queue_node_init(&permit->qnode, &permit->ticket, &queue_node_user,
-                               NODE_LOCK, at->locks, strlen(at->locks)) != 0)
+    if (!permit->names || hf__zk_queue_node_init(&permit->ticket, NODE_LOCK, at->locks,
+                                                 strlen(at->locks)) != 0)
         return false;
     permit->node = (char *)permit->names[permit->nodes];
     return true;
@@ -413,15 +341,12 @@ static bool permit_init(struct zk_session *me, struct permit *permit)
 
 void hf__zk_permits_attempt(struct zk_session *me, struct hf_ticket *core_ticket)
 {
-    hf_error why;
     struct zk_ticket *ticket =
         hf__zk_ticket_new(me, core_ticket, sizeof(struct permit), &permit_ops);
     if (!ticket)
         return;
-    if (permit_init(me, permit_of(ticket))) {
-        hf__zk_permit_enter(me, permit_of(ticket));
-        return;
-    }
-    hf__fail_code(&why, HF_ENOMEM);
-    hf__zk_ticket_failed(me, ticket, &why);
+    if (permit_init(me, permit_of(ticket)))
+        hf__zk_ticket_attempt(me, ticket);
+    else
+        hf__zk_ticket_no_memory(me, ticket);
 }

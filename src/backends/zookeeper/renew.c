@@ -14,7 +14,7 @@
  * Interest: a watch on our own node reports its deletion, and Curator's revocation,
  * which is __REVOKE__ written into it.
  */
-#include "session.h"
+#include "ticket.h"
 
 #include "../../base/mem.h"
 
@@ -25,7 +25,7 @@ static const char revocation[] = "__REVOKE__";
 #define WATCHED UINT64_MAX /* tag of the sync */
 
 struct batch {
-    struct hf_list_node link;
+    struct hf_link link;
     enum hf_renew_mode mode;
     uint32_t count, requests;
     struct {
@@ -53,7 +53,7 @@ static void batch_free(struct batch *batch)
 
 void hf__zk_renew_done(struct zk_session *me)
 {
-    for (struct hf_list_node *link; (link = hf__list_first(&me->batches));)
+    for (struct hf_link *link; (link = hf__list_first(&me->batches));)
         batch_free(HF_CONTAINER(link, struct batch, link));
 }
 
@@ -64,9 +64,9 @@ static void renewal_report(struct zk_session *me, struct hf_ticket *core_ticket,
                            int64_t sent_ns)
 {
     struct zk_ticket *ticket = ticket_of(core_ticket);
-    if (answer == HF_RENEWAL_LOST && ticket && ticket->held)
+    if (answer == HF_RENEWAL_LOST && ticket)
         hf__zk_ticket_node_gone(me, ticket);
-    if (!ticket || !ticket->held)
+    if (!ticket || !ticket_is_held(ticket))
         answer = HF_RENEWAL_LOST;
     if (answer == HF_STILL_HELD && mode == HF_RENEW) {
         ticket->since_ns = sent_ns;
@@ -130,14 +130,15 @@ static void batch_sort(struct zk_session *me, struct batch *batch)
     for (uint32_t i = 0; i < batch->count; i++) {
         struct hf_ticket *core_ticket = batch->of[i].core_ticket;
         const struct zk_ticket *ticket = core_ticket ? ticket_of(core_ticket) : NULL;
-        if (ticket && ticket->held && !ticket->downgrading) {
+        if (ticket && ticket->node) {
             batch->of[i].watched =
-                batch->mode == HF_RENEW && hf__list_linked(&ticket->own_watcher.link);
+                batch->mode == HF_RENEW && hf__linked(&ticket->own_watcher.link);
         } else if (core_ticket) {
             batch->of[i].core_ticket = NULL;
-            renewal_report(
-                me, core_ticket, batch->mode,
-                ticket && ticket->held ? HF_RENEWAL_UNKNOWN : HF_RENEWAL_LOST, 0);
+            renewal_report(me, core_ticket, batch->mode,
+                           ticket && ticket_is_held(ticket) ? HF_RENEWAL_UNKNOWN
+                                                            : HF_RENEWAL_LOST,
+                           0);
         }
     }
 }
@@ -195,7 +196,7 @@ static void own_fired(struct zk_session *me, struct watcher *watcher,
     struct zk_ticket *ticket = HF_CONTAINER(watcher, struct zk_ticket, own_watcher);
     if (type == ZK_DELETED)
         hf__zk_ticket_node_gone(me, ticket);
-    else if (ticket->held)
+    else
         hf__zk_interest_watch(me, ticket);
 }
 
@@ -207,7 +208,7 @@ static void own_done(const struct zk_answer *answer)
     ticket->requests--;
     if (!reply || reply->error != ZK_OK)
         hf__zk_watcher_drop(&ticket->own_watcher);
-    if (!reply || !ticket->held)
+    if (!reply || !ticket_is_held(ticket))
         return;
     if (reply->error == ZK_NONODE) {
         hf__zk_ticket_node_gone(me, ticket);
@@ -221,8 +222,8 @@ static void own_done(const struct zk_answer *answer)
 
 void hf__zk_interest_watch(struct zk_session *me, struct zk_ticket *ticket)
 {
-    if (!ticket->interested || ticket->downgrading ||
-        hf__list_linked(&ticket->own_watcher.link) || !hf__zk_is_up(me->zk))
+    if (!ticket->interested || !ticket->node || hf__linked(&ticket->own_watcher.link) ||
+        !hf__zk_is_up(me->zk))
         return;
     hf__zk_watcher_set(me, &ticket->own_watcher, ticket->node, own_fired);
     if (hf__zk_get(me->zk, ticket->node, true, own_done, ticket, 0) == 0)
@@ -235,7 +236,7 @@ void hf__zk_session_interest(void *session, struct hf_ticket *core_ticket)
 {
     struct zk_session *me = session;
     struct zk_ticket *ticket = ticket_of(core_ticket);
-    if (!ticket || !ticket->held)
+    if (!ticket || !ticket_is_held(ticket))
         return;
     ticket->interested = true;
     hf__zk_interest_watch(me, ticket);

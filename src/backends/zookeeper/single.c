@@ -17,7 +17,7 @@
  * delete. For the same reason this layout has no eviction: an evicted holder that has
  * not heard of it would delete the node of the next one.
  */
-#include "session.h"
+#include "ticket.h"
 
 #include "../../base/error.h"
 #include "../../base/mem.h"
@@ -28,377 +28,236 @@
 
 enum { RETRIES = 100, ID_DIGITS = 32 };
 
-enum single_state {
-    SINGLE_IDLE = 0,
-    SINGLE_CREATING,
-    SINGLE_LOOKING, /* reads the node of the holder, or of a create without a reply */
-    SINGLE_WAITING,
-    SINGLE_HELD,
-    SINGLE_DELETING,
-};
+/* ---- Creating -------------------------------------------------------------------- */
 
-struct single {
-    struct zk_ticket ticket;
-    enum single_state state;
-    bool reply_due;        /* of this generation */
-    bool may_exist;        /* a node of ours */
-    bool may_have_deleted; /* a delete was, or may have been, carried out */
-    uint8_t retries;
-    uint32_t generation;
-    struct watcher watcher;
-    char *path;
-};
-
-static void create_send(struct zk_session *me, struct single *single);
-static void look_send(struct zk_session *me, struct single *single);
-
-static struct single *single_of(struct zk_ticket *ticket)
+static void create_send(struct zk_session *me, struct zk_ticket *ticket)
 {
-    return HF_CONTAINER(ticket, struct single, ticket);
+    char data[ZK_DETAILS_SIZE + ID_DIGITS + 8];
+    int64_t now = me->host->ops->now(me->host);
+    hf_error why;
+    size_t len = hf__zk_details_write(&me->identity, ticket->core_ticket, now, 0, data);
+    memcpy(data + len, " id=", sizeof(" id="));
+    hf__hex_encode(&ticket->id, sizeof(ticket->id), data + len + 4);
+    hf__zk_ticket_begin(ticket, TICKET_ENTER);
+    hf__zk_gather(me->zk);
+    if (ticket->retries > 0)
+        /* The only parent is the chroot. */
+        hf__zk_make_folder(me->zk, "/", NULL, NULL, 0);
+    int rc = hf__zk_ticket_sent(
+        ticket, hf__zk_create(me->zk, ticket->path, data, len + 4 + ID_DIGITS,
+                              ZK_EPHEMERAL, hf__zk_ticket_answered, ticket,
+                              hf__zk_ticket_tag(ticket, ASK_CREATE)));
+    hf__zk_flush(me->zk);
+    if (rc == 0)
+        return;
+    hf__zk_unsent_why(me->zk, rc, &why);
+    hf__zk_ticket_fail(me, ticket, &why);
 }
 
-static void single_begin(struct single *single, enum single_state state)
+static void single_first(struct zk_session *me, struct zk_ticket *ticket, int64_t czxid,
+                         int64_t since_ns)
 {
-    single->state = state;
-    single->reply_due = true;
-    single->generation++;
-    single->ticket.requests++;
+    hf__zk_watcher_end(me, &ticket->watcher);
+    ticket->token = (uint64_t)czxid;
+    ticket->since_ns = since_ns;
+    ticket->deleted = false;
+    hf__zk_ticket_set(ticket, TICKET_FIRST);
 }
 
-/* Core has withdrawn it, or its lease has ended: only the withdrawal is left. */
-static bool is_withdrawing(const struct single *single)
+static void create_answered(struct zk_session *me, struct zk_ticket *ticket,
+                            const struct zk_answer *answer)
 {
-    return single->ticket.withdrawing || single->ticket.lease_ended;
-}
-
-static bool reply_is_due(struct single *single, uint64_t tag)
-{
-    single->ticket.requests--;
-    if ((uint32_t)tag != single->generation)
-        return false;
-    single->reply_due = false;
-    return true;
-}
-
-/* No reply, or one that decides nothing. single_up() goes on. */
-static void single_pause(struct zk_session *me, struct single *single,
-                         const hf_error *why)
-{
-    hf_error copy = *why;
-    if (single->may_exist)
-        copy.code = HF_EUNCERTAIN;
-    if (hf__zk_is_up(me->zk))
-        hf__zk_session_retry_soon(me);
-    if (single->ticket.withdrawing)
-        hf__zk_ticket_withdrawn(me, &single->ticket,
-                                zk_not_withdrawn(single->may_exist));
-    else if (!single->ticket.answered)
-        hf__zk_ticket_failed(me, &single->ticket, &copy);
-}
-
-/* ---- Withdrawing ----------------------------------------------------------------- */
-
-/* Nothing of ours is on the server any more. */
-static void single_withdrawn(struct zk_session *me, struct single *single)
-{
-    single->state = SINGLE_IDLE;
-    single->may_exist = false;
-    hf__zk_ticket_withdrawn(me, &single->ticket,
-                            single->may_have_deleted ? HF_WITHDRAWN : HF_GONE);
-}
-
-static void delete_done(const struct zk_answer *answer)
-{
-    struct zk_session *me = answer->session;
-    struct single *single = answer->subject;
     const struct zk_reply *reply = answer->reply;
-    hf_error error;
-    if (!reply_is_due(single, answer->tag))
-        return;
-    if (reply && (reply->error == ZK_OK || reply->error == ZK_NONODE)) {
-        single->may_have_deleted |= reply->error == ZK_OK;
-        single_withdrawn(me, single);
-        return;
+    hf_error why;
+    if (reply && reply->error == ZK_OK) {
+        single_first(me, ticket, reply->stat.czxid ? reply->stat.czxid : reply->zxid,
+                     answer->sent_ns);
+    } else if (reply && reply->error == ZK_NODEEXISTS) {
+        hf__zk_ticket_set(ticket, TICKET_LIST);
+    } else if (reply && reply->error == ZK_NONODE && ++ticket->retries <= RETRIES) {
+        hf__zk_ticket_set(ticket, TICKET_IDLE);
+    } else if (zk_answer_error(answer, &why) == HF_EUNCERTAIN) {
+        ticket->state = TICKET_FIND;
+        hf__zk_ticket_pause(me, ticket, &why);
+    } else {
+        hf__zk_ticket_fail(me, ticket, &why);
     }
-    if (zk_answer_error(answer, &error) == HF_EUNCERTAIN) {
-        single->may_exist = single->may_have_deleted = true;
-        single->state = SINGLE_LOOKING;
-    }
-    single_pause(me, single, &error);
-}
-
-static void delete_send(struct zk_session *me, struct single *single)
-{
-    single_begin(single, SINGLE_DELETING);
-    hf__zk_unsent_answer(me->zk,
-                         hf__zk_delete(me->zk, single->path, -1, delete_done, single,
-                                       single->generation),
-                         delete_done, single, single->generation);
-}
-
-static void single_withdraw(struct zk_session *me, struct zk_ticket *ticket)
-{
-    struct single *single = single_of(ticket);
-    hf__zk_watcher_end(me, &single->watcher);
-    if (single->reply_due)
-        return; /* its reply decides */
-    bool held = single->state == SINGLE_HELD && !ticket->node_gone;
-    if (held || single->state == SINGLE_DELETING)
-        delete_send(me, single);
-    else if (single->may_exist)
-        look_send(me, single);
-    else
-        single_withdrawn(me, single);
 }
 
 /* ---- Looking --------------------------------------------------------------------- */
 
 /* By its transaction where that is known: a revocation overwrites the data. */
-static bool is_ours(const struct zk_session *me, const struct single *single,
+static bool is_ours(const struct zk_session *me, const struct zk_ticket *ticket,
                     const struct zk_reply *reply)
 {
     char id[ID_DIGITS];
     if (reply->stat.ephemeral_owner != hf__zk_session_id(me->zk))
         return false;
-    if (single->ticket.token)
-        return (uint64_t)reply->stat.czxid == single->ticket.token;
+    if (ticket->token)
+        return (uint64_t)reply->stat.czxid == ticket->token;
     if (reply->data.len < ID_DIGITS)
         return false;
-    hf__hex_encode(&single->ticket.id, sizeof(single->ticket.id), id);
+    hf__hex_encode(&ticket->id, sizeof(ticket->id), id);
     return memcmp(reply->data.at + reply->data.len - ID_DIGITS, id, ID_DIGITS) == 0;
 }
 
-static void single_held(struct zk_session *me, struct single *single, int64_t czxid,
-                        int64_t since_ns)
-{
-    single->state = SINGLE_HELD;
-    single->may_exist = single->may_have_deleted = false;
-    hf__zk_watcher_end(me, &single->watcher);
-    if (is_withdrawing(single))
-        delete_send(me, single);
-    else
-        hf__zk_ticket_granted(me, &single->ticket, single->path, (uint64_t)czxid,
-                              since_ns);
-}
-
-static void single_taken(struct zk_session *me, struct single *single)
-{
-    struct zk_ticket *ticket = &single->ticket;
-    single->may_exist = false;
-    single->state = SINGLE_WAITING;
-    if (is_withdrawing(single)) {
-        hf__zk_watcher_end(me, &single->watcher);
-        single_withdrawn(me, single);
-        return;
-    }
-    if (ticket->core_ticket->flags & HF_TICKET_TRY) {
-        hf__zk_watcher_end(me, &single->watcher);
-        single->state = SINGLE_IDLE;
-        hf__zk_ticket_busy(me, ticket);
-        return;
-    }
-    if (!ticket->answered)
-        hf__zk_ticket_queued(me, ticket);
-    if (!hf__list_linked(&single->watcher.link))
-        look_send(me, single);
-}
-
-static void look_done(const struct zk_answer *answer)
-{
-    struct zk_session *me = answer->session;
-    struct single *single = answer->subject;
-    const struct zk_reply *reply = answer->reply;
-    hf_error error;
-    if (!reply_is_due(single, answer->tag))
-        return;
-    if (reply && reply->error == ZK_OK && is_ours(me, single, reply)) {
-        single_held(me, single, reply->stat.czxid, answer->sent_ns);
-    } else if (reply && reply->error == ZK_OK && reply->stat.ephemeral_owner) {
-        single_taken(me, single);
-    } else if (reply && reply->error == ZK_OK) {
-        hf__zk_watcher_end(me, &single->watcher);
-        hf__fail(&error, HF_EMISMATCH, "the name is a persistent node");
-        if (is_withdrawing(single))
-            single_withdrawn(me, single);
-        else
-            hf__zk_ticket_failed(me, &single->ticket, &error);
-    } else {
-        hf__zk_watcher_drop(&single->watcher);
-        if (reply && reply->error == ZK_NONODE) {
-            if (is_withdrawing(single)) {
-                single_withdrawn(me, single);
-            } else {
-                single->may_exist = false;
-                create_send(me, single);
-            }
-            return;
-        }
-        zk_answer_error(answer, &error);
-        single_pause(me, single, &error);
-    }
-}
-
-/* The event may be of the watch of another ticket, before our own is set:
- * single_taken() reads the node again. */
+/* The event may be of the watch of another ticket, before our own is set: then the node
+ * is read again. */
 static void single_fired(struct zk_session *me, struct watcher *watcher,
                          enum zk_event_type type)
 {
-    struct single *single = HF_CONTAINER(watcher, struct single, watcher);
-    if (single->state != SINGLE_WAITING)
+    struct zk_ticket *ticket = HF_CONTAINER(watcher, struct zk_ticket, watcher);
+    if (ticket->state != TICKET_WAIT)
         return;
-    if (type == ZK_DELETED)
-        create_send(me, single);
-    else
-        look_send(me, single);
+    hf__zk_ticket_set(ticket, type == ZK_DELETED ? TICKET_IDLE : TICKET_LIST);
+    hf__zk_ticket_advance(me, ticket);
 }
 
-static void look_send(struct zk_session *me, struct single *single)
+/* Reads the node of the holder or, in FIND, of a create without a reply. */
+static void look_send(struct zk_session *me, struct zk_ticket *ticket,
+                      enum ticket_state state)
 {
-    single_begin(single, SINGLE_LOOKING);
+    hf__zk_ticket_begin(ticket, state);
     hf__zk_gather(me->zk);
-    if (single->may_exist)
-        hf__zk_sync(me->zk, single->path, NULL, NULL, 0);
-    hf__zk_watcher_set(me, &single->watcher, single->path, single_fired);
-    hf__zk_unsent_answer(
-        me->zk,
-        hf__zk_get(me->zk, single->path, true, look_done, single, single->generation),
-        look_done, single, single->generation);
+    if (state == TICKET_FIND)
+        hf__zk_sync(me->zk, ticket->path, NULL, NULL, 0);
+    hf__zk_watcher_set(me, &ticket->watcher, ticket->path, single_fired);
+    int rc = hf__zk_ticket_sent(
+        ticket, hf__zk_get(me->zk, ticket->path, true, hf__zk_ticket_answered, ticket,
+                           hf__zk_ticket_tag(ticket, ASK_LIST)));
     hf__zk_flush(me->zk);
+    if (rc != 0)
+        hf__zk_watcher_drop(&ticket->watcher);
+    hf__zk_ticket_unsent(me, ticket, rc);
 }
 
-/* ---- Creating -------------------------------------------------------------------- */
-
-static void create_done(const struct zk_answer *answer)
+/* The node is of another client. Without a watcher the event has come already. */
+static void single_taken(struct zk_ticket *ticket)
 {
-    struct zk_session *me = answer->session;
-    struct single *single = answer->subject;
+    ticket->state = TICKET_WAIT;
+    ticket->awaits = hf__linked(&ticket->watcher.link) ? AWAITS_EVENT : AWAITS_NOTHING;
+}
+
+static void look_answered(struct zk_session *me, struct zk_ticket *ticket,
+                          const struct zk_answer *answer)
+{
     const struct zk_reply *reply = answer->reply;
-    struct zk_ticket *ticket = &single->ticket;
-    hf_error error;
-    if (!reply_is_due(single, answer->tag))
-        return;
-    if (reply && reply->error == ZK_OK) {
-        single_held(me, single, reply->stat.czxid ? reply->stat.czxid : reply->zxid,
-                    answer->sent_ns);
-    } else if (reply && reply->error == ZK_NODEEXISTS) {
-        look_send(me, single);
-    } else if (reply && reply->error == ZK_NONODE && !is_withdrawing(single) &&
-               ++single->retries <= RETRIES) {
-        create_send(me, single);
+    hf_error why;
+    if (reply && reply->error == ZK_OK && is_ours(me, ticket, reply)) {
+        single_first(me, ticket, reply->stat.czxid, answer->sent_ns);
+    } else if (reply && reply->error == ZK_OK && reply->stat.ephemeral_owner) {
+        single_taken(ticket);
+    } else if (reply && reply->error == ZK_OK) {
+        hf__zk_watcher_end(me, &ticket->watcher);
+        hf__fail(&why, HF_EMISMATCH, "the name is a persistent node");
+        hf__zk_ticket_fail(me, ticket, &why);
     } else {
-        int rc = zk_answer_error(answer, &error);
-        single->may_exist |= rc == HF_EUNCERTAIN;
-        single->state = single->may_exist ? SINGLE_LOOKING : SINGLE_IDLE;
-        if (single->may_exist || rc == HF_EUNREACHABLE)
-            single_pause(me, single, &error);
-        else if (ticket->withdrawing)
-            hf__zk_ticket_withdrawn(me, ticket, HF_GONE);
-        else
-            hf__zk_ticket_failed(me, ticket, &error);
+        hf__zk_watcher_drop(&ticket->watcher);
+        if (reply && reply->error == ZK_NONODE) {
+            hf__zk_ticket_set(ticket, TICKET_IDLE);
+            return;
+        }
+        zk_answer_error(answer, &why);
+        hf__zk_ticket_pause(me, ticket, &why);
     }
 }
 
-static void create_send(struct zk_session *me, struct single *single)
+/* ---- Deleting -------------------------------------------------------------------- */
+
+static void delete_send(struct zk_session *me, struct zk_ticket *ticket)
 {
-    char data[ZK_DETAILS_SIZE + ID_DIGITS + 8];
-    int64_t now = me->host->ops->now(me->host);
-    size_t len =
-        hf__zk_details_write(&me->identity, single->ticket.core_ticket, now, 0, data);
-    memcpy(data + len, " id=", sizeof(" id="));
-    hf__hex_encode(&single->ticket.id, sizeof(single->ticket.id), data + len + 4);
-    single_begin(single, SINGLE_CREATING);
-    hf__zk_gather(me->zk);
-    if (single->retries > 0)
-        /* The only parent is the chroot. */
-        hf__zk_make_folder(me->zk, "/", NULL, NULL, 0);
-    hf__zk_unsent_answer(me->zk,
-                         hf__zk_create(me->zk, single->path, data, len + 4 + ID_DIGITS,
-                                       ZK_EPHEMERAL, create_done, single,
-                                       single->generation),
-                         create_done, single, single->generation);
-    hf__zk_flush(me->zk);
+    hf__zk_ticket_reset(ticket, TICKET_DELETE);
+    hf__zk_ticket_begin(ticket, TICKET_DELETE);
+    hf__zk_ticket_unsent(
+        me, ticket,
+        hf__zk_ticket_sent(
+            ticket, hf__zk_delete(me->zk, ticket->path, -1, hf__zk_ticket_answered,
+                                  ticket, hf__zk_ticket_tag(ticket, ASK_DELETE))));
+}
+
+/* Without a reply: looked at before another delete, which could hit another client. */
+static void delete_answered(struct zk_session *me, struct zk_ticket *ticket,
+                            const struct zk_answer *answer)
+{
+    const struct zk_reply *reply = answer->reply;
+    hf_error why;
+    int rc = zk_answer_error(answer, &why);
+    if (rc == 0 || (reply && reply->error == ZK_NONODE)) {
+        ticket->deleted |= rc == 0;
+        hf__zk_ticket_set(ticket, TICKET_IDLE);
+        return;
+    }
+    if (rc == HF_EUNCERTAIN) {
+        ticket->deleted = true;
+        ticket->state = TICKET_FIND;
+    }
+    hf__zk_ticket_pause(me, ticket, &why);
+}
+
+/* Nothing of ours is on the server while another client's node is waited for. */
+static void single_leave(struct zk_session *me, struct zk_ticket *ticket)
+{
+    bool waits = ticket->state == TICKET_LIST || ticket->state == TICKET_WAIT;
+    hf__zk_watcher_end(me, &ticket->watcher);
+    if (waits)
+        hf__zk_ticket_reset(ticket, TICKET_IDLE);
+    else
+        delete_send(me, ticket);
 }
 
 /* ---- The ticket ------------------------------------------------------------------ */
 
-static void single_attempt_again(struct zk_session *me, struct zk_ticket *ticket)
+static enum action single_decide(const struct zk_ticket *ticket,
+                                 const struct facts *facts)
 {
-    struct single *single = single_of(ticket);
-    hf_error why;
-    if (ticket->held)
-        hf__zk_ticket_grant_again(me, ticket);
-    else if (ticket->withdrawing || ticket->lease_ended)
-        return;
-    else if (single->state == SINGLE_IDLE)
-        create_send(me, single);
-    else if (!hf__zk_is_up(me->zk)) {
-        hf__fail(&why, single->may_exist ? HF_EUNCERTAIN : HF_EUNREACHABLE,
-                 "there is no connection to ZooKeeper");
-        hf__zk_ticket_failed(me, ticket, &why);
-    } else if (ticket->answered) {
-        hf__zk_ticket_queued(me, ticket);
-    }
+    (void)ticket;
+    return hf__zk_decide_lock(facts);
 }
 
-static void single_up(struct zk_session *me, struct zk_ticket *ticket, bool fresh)
+static void single_act(struct zk_session *me, struct zk_ticket *ticket,
+                       enum action action)
 {
-    (void)fresh;
-    struct single *single = single_of(ticket);
-    if (single->reply_due)
-        return;
-    if (single->state == SINGLE_DELETING)
-        delete_send(me, single);
-    else if (single->state == SINGLE_LOOKING || single->state == SINGLE_WAITING)
-        look_send(me, single);
-    else if (single->state == SINGLE_IDLE && ticket->core_ticket &&
-             !ticket->withdrawing && !ticket->lease_ended) {
-        if (ticket->answered)
-            create_send(me, single);
-        else
-            me->host->ops->notice(me->host, ticket->core_ticket);
-    }
+    if (action == DO_ENTER)
+        create_send(me, ticket);
+    else if (action == DO_FIND)
+        look_send(me, ticket, TICKET_FIND);
+    else if (action == DO_LIST || action == DO_WATCH)
+        look_send(me, ticket, TICKET_LIST);
+    else if (action == DO_GRANT)
+        hf__zk_ticket_granted(me, ticket, ticket->path);
+    else
+        single_leave(me, ticket);
 }
 
-static void single_expired(struct zk_session *me, struct zk_ticket *ticket)
+static void single_record(struct zk_session *me, struct zk_ticket *ticket,
+                          enum request what, const struct zk_answer *answer)
 {
-    (void)me;
-    struct single *single = single_of(ticket);
-    hf__zk_watcher_drop(&single->watcher);
-    single->state = SINGLE_IDLE;
-    single->may_exist = single->reply_due = false;
-    single->generation++;
-}
-
-static void single_done(struct zk_session *me, struct zk_ticket *ticket)
-{
-    struct single *single = single_of(ticket);
-    hf__zk_watcher_end(me, &single->watcher);
-    hf__free(single->path);
+    if (what == ASK_CREATE)
+        create_answered(me, ticket, answer);
+    else if (what == ASK_LIST)
+        look_answered(me, ticket, answer);
+    else
+        delete_answered(me, ticket, answer);
 }
 
 static const struct zk_ticket_ops single_ops = {
-    .attempt = single_attempt_again,
-    .withdraw = single_withdraw,
-    .up = single_up,
-    .expired = single_expired,
-    .done = single_done,
+    .decide = single_decide,
+    .act = single_act,
+    .record = single_record,
 };
 
 void hf__zk_single_attempt(struct zk_session *me, struct hf_ticket *core_ticket)
 {
     char folder[FOLDER_SIZE];
-    hf_error why;
     struct zk_ticket *ticket =
-        hf__zk_ticket_new(me, core_ticket, sizeof(struct single), &single_ops);
+        hf__zk_ticket_new(me, core_ticket, sizeof(*ticket), &single_ops);
     if (!ticket)
         return;
     size_t len =
         hf__zk_flat_path_write(folder, core_ticket->name, core_ticket->name_len);
-    single_of(ticket)->path = hf__copy_text(folder, len);
-    if (!single_of(ticket)->path) {
-        hf__fail_code(&why, HF_ENOMEM);
-        hf__zk_ticket_failed(me, ticket, &why);
-        return;
-    }
-    single_attempt_again(me, ticket);
+    ticket->path = hf__copy_text(folder, len);
+    if (ticket->path)
+        hf__zk_ticket_attempt(me, ticket);
+    else
+        hf__zk_ticket_no_memory(me, ticket);
 }

@@ -11,6 +11,7 @@
 #define HF_ZOOKEEPER_WALK_H
 
 #include "leases.h"
+#include "session.h"
 
 enum step_what {
     STEP_FOLDER = 1, /* the folder of a name, or above one: list it */

@@ -7,7 +7,7 @@
  * lists the other files; docs/backends/zookeeper.md tells users what they need to know.
  */
 #include "changes.h"
-#include "session.h"
+#include "ticket.h"
 
 #include "../../base/clock.h"
 #include "../../base/error.h"
@@ -146,8 +146,9 @@ static int read_acl(const struct hf_url *url, struct zk_settings *settings,
 static void session_up(void *session, bool fresh)
 {
     struct zk_session *me = session;
+    (void)fresh;
     hf__zk_orphan_nodes_retry(me);
-    hf__zk_tickets_up(me, fresh);
+    hf__zk_tickets_up(me);
 }
 
 static void session_down(void *session, const hf_error *why)
@@ -251,7 +252,7 @@ static void session_attempt(void *session, struct hf_ticket *core_ticket)
     struct zk_session *me = session;
     struct zk_ticket *ticket = ticket_of(core_ticket);
     if (ticket)
-        ticket->ops->attempt(me, ticket);
+        hf__zk_ticket_attempt(me, ticket);
     else if (core_ticket->kind == HF_PERMITS || core_ticket->kind == HF_EXPIRING)
         hf__zk_permits_attempt(me, core_ticket);
     else if (core_ticket->kind == HF_LATCH)
