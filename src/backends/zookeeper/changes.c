@@ -308,7 +308,11 @@ static void plan_send(struct zk_session *me, struct change *change,
     ops[0].mode = ZK_EPHEMERAL;
     memcpy(ops + 1, plan->ops, plan->count * sizeof(*ops));
     int rc = hf__zk_multi(me->zk, ops, 1 + plan->count, pending_reply, pending, 0);
-    hf__zk_unsent_answer(me->zk, rc, pending_reply, pending, 0);
+    if (rc == 0)
+        return;
+    hf__zk_unsent_why(me->zk, rc, &why);
+    pending_reply(
+        &(struct zk_answer){ .session = me, .subject = pending, .why = &why });
 }
 
 static void change_plan(struct zk_session *me, struct change *change,

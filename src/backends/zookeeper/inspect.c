@@ -162,8 +162,12 @@ static void victims_list(struct zk_session *me, struct walk *walk)
     size_t len = (size_t)(strrchr(walk->victim, '/') - walk->victim);
     memcpy(folder, walk->victim, len);
     folder[len] = '\0';
+    hf_error why;
     int rc = hf__zk_children(me->zk, folder, false, victims_listed, walk, 0);
-    hf__zk_unsent_answer(me->zk, rc, victims_listed, walk, 0);
+    if (rc == 0)
+        return;
+    hf__zk_unsent_why(me->zk, rc, &why);
+    hf__zk_job_end(me, &walk->job, rc, &why);
 }
 
 static void evict_fail(struct zk_session *me, struct walk *walk)

@@ -149,10 +149,10 @@ static void wait_fail(struct zk_session *me, struct wait *wait, const hf_error *
         wait_end(me, wait, GOAL_REFUSED);
 }
 
-static void wait_sent(struct zk_session *me, struct wait *wait, int rc)
+static void wait_unsent(struct zk_session *me, struct wait *wait, int rc)
 {
     hf_error why;
-    if (hf__zk_ticket_sent(&wait->ticket, rc) == 0)
+    if (rc == 0)
         return;
     hf__zk_unsent_why(me->zk, rc, &why);
     wait_fail(me, wait, &why);
@@ -183,12 +183,11 @@ static void gate_look(struct zk_session *me, struct wait *wait)
     hf__zk_gather(me->zk);
     if (!wait->gate)
         hf__zk_sync(me->zk, wait->gate_path, NULL, NULL, 0);
-    int rc = hf__zk_get(me->zk, wait->gate_path, true, hf__zk_ticket_answered, ticket,
-                        hf__zk_ticket_tag(ticket, ASK_LIST));
+    int rc = TICKET_ASK(ticket, ASK_LIST, hf__zk_get, wait->gate_path, true);
     hf__zk_flush(me->zk);
     if (rc != 0)
         hf__zk_watcher_drop(&ticket->watcher);
-    wait_sent(me, wait, rc);
+    wait_unsent(me, wait, rc);
 }
 
 /* Without a watcher the gate has changed since it was read. */
@@ -281,10 +280,9 @@ static void node_create(struct zk_session *me, struct wait *wait)
                                       me->host->ops->now(me->host), 0, line);
     wait->node_may_exist = true;
     hf__zk_ticket_begin(ticket, TICKET_ENTER);
-    wait_sent(me, wait,
-              hf__zk_create(me->zk, wait->node, line, len, ZK_EPHEMERAL,
-                            hf__zk_ticket_answered, ticket,
-                            hf__zk_ticket_tag(ticket, ASK_CREATE)));
+    wait_unsent(me, wait,
+                TICKET_ASK(ticket, ASK_CREATE, hf__zk_create, wait->node, line, len,
+                           ZK_EPHEMERAL));
 }
 
 /* NONODE: the folder is gone, and the latch with it. */
@@ -316,9 +314,8 @@ static void node_delete(struct zk_session *me, struct wait *wait)
     if (!wait->node_may_exist)
         return;
     hf__zk_ticket_begin(ticket, TICKET_DELETE);
-    int rc = hf__zk_delete(me->zk, wait->node, -1, hf__zk_ticket_answered, ticket,
-                           hf__zk_ticket_tag(ticket, ASK_DELETE));
-    hf__zk_ticket_unsent(me, ticket, hf__zk_ticket_sent(ticket, rc));
+    hf__zk_ticket_unsent(me, ticket,
+                         TICKET_ASK(ticket, ASK_DELETE, hf__zk_delete, wait->node, -1));
 }
 
 static void delete_answered(struct zk_session *me, struct wait *wait,
@@ -355,17 +352,12 @@ static void wait_act(struct zk_session *me, struct zk_ticket *ticket,
         node_create(me, wait);
     } else if (action == DO_CHECK) {
         hf__zk_ticket_begin(ticket, TICKET_CHECK);
-        wait_sent(me, wait,
-                  hf__zk_children(me->zk, wait->folder, false, hf__zk_ticket_answered,
-                                  ticket, hf__zk_ticket_tag(ticket, ASK_CHECK)));
+        wait_unsent(
+            me, wait,
+            TICKET_ASK(ticket, ASK_CHECK, hf__zk_children, wait->folder, false));
     } else if (action == DO_CHECK_PROBE) {
-        hf_error why;
         hf__zk_ticket_begin(ticket, TICKET_CHECK_PROBE);
-        int rc = hf__zk_ticket_probe(me, ticket, wait->folder);
-        if (rc == 0)
-            return;
-        hf__zk_unsent_why(me->zk, rc, &why);
-        wait_fail(me, wait, &why);
+        wait_unsent(me, wait, hf__zk_ticket_probe(me, ticket, wait->folder));
     } else {
         node_delete(me, wait);
     }

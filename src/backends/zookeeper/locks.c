@@ -52,9 +52,7 @@ static void peek(struct zk_session *me, struct zk_ticket *ticket)
     hf__zk_ticket_begin(ticket, TICKET_PEEK);
     hf__zk_gather(me->zk);
     hf__zk_sync(me->zk, folder, NULL, NULL, 0);
-    int rc = hf__zk_ticket_sent(
-        ticket, hf__zk_children(me->zk, folder, false, hf__zk_ticket_answered, ticket,
-                                hf__zk_ticket_tag(ticket, ASK_PEEK)));
+    int rc = TICKET_ASK(ticket, ASK_PEEK, hf__zk_children, folder, false);
     hf__zk_flush(me->zk);
     if (rc == 0)
         return;
@@ -193,9 +191,7 @@ static void downgrade_send(struct zk_session *me, struct zk_ticket *ticket)
         { .what = ZK_OP_DELETE, .path = ticket->path, .version = -1 },
     };
     hf__zk_ticket_begin(ticket, TICKET_DOWNGRADE);
-    int rc = hf__zk_ticket_sent(
-        ticket, hf__zk_multi(me->zk, ops, 2, hf__zk_ticket_answered, ticket,
-                             hf__zk_ticket_tag(ticket, ASK_DOWNGRADE)));
+    int rc = TICKET_ASK(ticket, ASK_DOWNGRADE, hf__zk_multi, ops, 2);
     if (rc == 0)
         return;
     hf__zk_unsent_why(me->zk, rc, &why);

@@ -37,39 +37,24 @@ static void leases_fired(struct zk_session *me, struct watcher *watcher,
     hf__zk_ticket_advance(me, ticket);
 }
 
-static int look_send(struct zk_session *me, struct permit *permit, enum request what)
-{
-    const struct lease_folders *at = &permit->folders;
-    struct zk_ticket *ticket = &permit->ticket;
-    uint64_t tag = hf__zk_ticket_tag(ticket, what);
-    int rc;
-    if (what == ASK_LOOK_FOLDER)
-        rc = hf__zk_children(me->zk, at->name, false, hf__zk_ticket_answered, ticket,
-                             tag);
-    else if (what == ASK_LOOK_LIMIT)
-        rc = hf__zk_get(me->zk, at->base, false, hf__zk_ticket_answered, ticket, tag);
-    else
-        rc = hf__zk_children(me->zk, at->leases, permit->watching,
-                             hf__zk_ticket_answered, ticket, tag);
-    return hf__zk_ticket_sent(ticket, rc);
-}
-
 static void look(struct zk_session *me, struct permit *permit)
 {
+    const struct lease_folders *at = &permit->folders;
     struct zk_ticket *ticket = &permit->ticket;
     int rc = 0;
     permit->look = LOOK_DUE;
     permit->was_first = ticket->state == TICKET_FIRST || ticket->told == TOLD_NOTHING;
     permit->clash = 0;
     if (permit->watching)
-        hf__zk_watcher_set(me, &ticket->watcher, permit->folders.leases, leases_fired);
+        hf__zk_watcher_set(me, &ticket->watcher, at->leases, leases_fired);
     hf__zk_gather(me->zk);
     if (!ticket->kind_checked)
-        rc = look_send(me, permit, ASK_LOOK_FOLDER);
+        rc = TICKET_ASK(ticket, ASK_LOOK_FOLDER, hf__zk_children, at->name, false);
     if (rc == 0)
-        rc = look_send(me, permit, ASK_LOOK_LIMIT);
+        rc = TICKET_ASK(ticket, ASK_LOOK_LIMIT, hf__zk_get, at->base, false);
     if (rc == 0)
-        rc = look_send(me, permit, ASK_LOOK_LEASES);
+        rc = TICKET_ASK(ticket, ASK_LOOK_LEASES, hf__zk_children, at->leases,
+                        permit->watching);
     hf__zk_flush(me->zk);
     if (rc == 0)
         return;

@@ -25,12 +25,9 @@ static void node_path(const struct permit *permit, uint32_t index, char path[PAT
     snprintf(path, PATH_SIZE, "%s/%s", permit->folders.leases, permit->names[index]);
 }
 
-static int list(struct zk_session *me, struct zk_ticket *ticket, const char *path,
-                enum request what)
+static int list(struct zk_ticket *ticket, const char *path, enum request what)
 {
-    return hf__zk_ticket_sent(ticket, hf__zk_children(me->zk, path, false,
-                                                      hf__zk_ticket_answered, ticket,
-                                                      hf__zk_ticket_tag(ticket, what)));
+    return TICKET_ASK(ticket, what, hf__zk_children, path, false);
 }
 
 /* No reply: the leases are listed when there is a connection again. */
@@ -93,16 +90,11 @@ static int take_send(struct zk_session *me, struct permit *permit,
     struct zk_ticket *ticket = &permit->ticket;
     hf__zk_gather(me->zk);
     if (permit->leases_missing)
-        hf__zk_ticket_sent(
-            ticket,
-            hf__zk_make_folder(me->zk, permit->folders.leases, hf__zk_ticket_answered,
-                               ticket, hf__zk_ticket_tag(ticket, ASK_LEASE_FOLDER)));
+        TICKET_ASK(ticket, ASK_LEASE_FOLDER, hf__zk_make_folder,
+                   permit->folders.leases);
     permit->leases_missing = false;
-    int rc = hf__zk_ticket_sent(
-        ticket, hf__zk_multi(me->zk, ops, count, hf__zk_ticket_answered, ticket,
-                             hf__zk_ticket_tag(ticket, ASK_TAKE)));
-    permit->checking =
-        rc == 0 && list(me, ticket, permit->folders.name, ASK_CHECK) == 0;
+    int rc = TICKET_ASK(ticket, ASK_TAKE, hf__zk_multi, ops, count);
+    permit->checking = rc == 0 && list(ticket, permit->folders.name, ASK_CHECK) == 0;
     hf__zk_flush(me->zk);
     return rc;
 }
@@ -233,7 +225,7 @@ static void check(struct zk_session *me, struct permit *permit)
 {
     hf__zk_ticket_begin(&permit->ticket, TICKET_CHECK);
     check_unsent(me, &permit->ticket,
-                 list(me, &permit->ticket, permit->folders.name, ASK_CHECK));
+                 list(&permit->ticket, permit->folders.name, ASK_CHECK));
 }
 
 static void check_probe(struct zk_session *me, struct permit *permit)
@@ -289,7 +281,7 @@ static void find(struct zk_session *me, struct permit *permit)
     hf__zk_ticket_begin(ticket, TICKET_FIND_LEASES);
     hf__zk_gather(me->zk);
     hf__zk_sync(me->zk, permit->folders.leases, NULL, NULL, 0);
-    int rc = list(me, ticket, permit->folders.leases, ASK_FIND_LEASES);
+    int rc = list(ticket, permit->folders.leases, ASK_FIND_LEASES);
     hf__zk_flush(me->zk);
     hf__zk_ticket_unsent(me, ticket, rc);
 }
@@ -325,11 +317,8 @@ static void owner(struct zk_session *me, struct permit *permit)
     char path[PATH_SIZE];
     node_path(permit, 0, path);
     hf__zk_ticket_begin(ticket, TICKET_LEASE_OWNER);
-    check_unsent(
-        me, ticket,
-        hf__zk_ticket_sent(
-            ticket, hf__zk_exists(me->zk, path, false, hf__zk_ticket_answered, ticket,
-                                  hf__zk_ticket_tag(ticket, ASK_LEASE_OWNER))));
+    check_unsent(me, ticket,
+                 TICKET_ASK(ticket, ASK_LEASE_OWNER, hf__zk_exists, path, false));
 }
 
 static void owner_answered(struct zk_session *me, struct permit *permit,
@@ -368,10 +357,8 @@ static void release(struct zk_session *me, struct permit *permit)
     for (uint32_t i = 0; i < permit->count && rc == 0; i++) {
         bool last = i + 1 == permit->count;
         node_path(permit, i, path);
-        rc = hf__zk_delete(
-            me->zk, path, -1, hf__zk_ticket_answered, ticket,
-            hf__zk_ticket_tag(ticket, last ? ASK_RELEASE_LAST : ASK_RELEASE));
-        hf__zk_ticket_sent(ticket, rc);
+        rc = TICKET_ASK(ticket, last ? ASK_RELEASE_LAST : ASK_RELEASE, hf__zk_delete,
+                        path, -1);
         ticket->deleted |= rc != 0 && i > 0; /* those replies are not waited for */
     }
     hf__zk_flush(me->zk);

@@ -75,23 +75,15 @@ static int create_send(struct zk_session *me, struct zk_ticket *ticket)
     size_t data_len = hf__zk_details_write(&me->identity, ticket->core_ticket,
                                            me->host->ops->now(me->host), 0, data);
     if (ticket->retries > 0)
-        hf__zk_ticket_sent(ticket,
-                           hf__zk_make_folder(me->zk, folder_open(ticket),
-                                              hf__zk_ticket_answered, ticket,
-                                              hf__zk_ticket_tag(ticket, ASK_FOLDER)));
+        TICKET_ASK(ticket, ASK_FOLDER, hf__zk_make_folder, folder_open(ticket));
     hf__zk_queue_node_join(ticket, ticket->path, node, len);
-    return hf__zk_ticket_sent(
-        ticket, hf__zk_create(me->zk, ticket->path, data, data_len,
-                              ZK_EPHEMERAL_SEQUENTIAL, hf__zk_ticket_answered, ticket,
-                              hf__zk_ticket_tag(ticket, ASK_CREATE)));
+    return TICKET_ASK(ticket, ASK_CREATE, hf__zk_create, ticket->path, data, data_len,
+                      ZK_EPHEMERAL_SEQUENTIAL);
 }
 
-static int list_send(struct zk_session *me, struct zk_ticket *ticket)
+static int list_send(struct zk_ticket *ticket)
 {
-    int rc = hf__zk_ticket_sent(ticket,
-                                hf__zk_children(me->zk, folder_open(ticket), false,
-                                                hf__zk_ticket_answered, ticket,
-                                                hf__zk_ticket_tag(ticket, ASK_LIST)));
+    int rc = TICKET_ASK(ticket, ASK_LIST, hf__zk_children, folder_open(ticket), false);
     folder_shut(ticket);
     return rc;
 }
@@ -109,7 +101,7 @@ static void enter(struct zk_session *me, struct zk_ticket *ticket)
     hf__zk_ticket_begin(ticket, TICKET_ENTER);
     hf__zk_gather(me->zk);
     int created = create_send(me, ticket);
-    int listed = created ? 0 : list_send(me, ticket);
+    int listed = created ? 0 : list_send(ticket);
     hf__zk_flush(me->zk);
     if (created != 0) {
         hf__zk_unsent_why(me->zk, created, &why);
@@ -190,9 +182,7 @@ static void find(struct zk_session *me, struct zk_ticket *ticket)
     hf__zk_ticket_begin(ticket, TICKET_FIND);
     hf__zk_gather(me->zk);
     hf__zk_sync(me->zk, folder_open(ticket), NULL, NULL, 0);
-    int rc = hf__zk_ticket_sent(
-        ticket, hf__zk_children(me->zk, ticket->path, false, hf__zk_ticket_answered,
-                                ticket, hf__zk_ticket_tag(ticket, ASK_FIND)));
+    int rc = TICKET_ASK(ticket, ASK_FIND, hf__zk_children, ticket->path, false);
     hf__zk_flush(me->zk);
     hf__zk_ticket_unsent(me, ticket, rc);
 }
@@ -222,9 +212,7 @@ static void find_answered(struct zk_session *me, struct zk_ticket *ticket,
 static void owner(struct zk_session *me, struct zk_ticket *ticket)
 {
     hf__zk_ticket_begin(ticket, TICKET_OWNER);
-    int rc = hf__zk_ticket_sent(
-        ticket, hf__zk_exists(me->zk, ticket->path, false, hf__zk_ticket_answered,
-                              ticket, hf__zk_ticket_tag(ticket, ASK_OWNER)));
+    int rc = TICKET_ASK(ticket, ASK_OWNER, hf__zk_exists, ticket->path, false);
     if (rc != 0)
         ticket->state = TICKET_FIND;
     hf__zk_ticket_unsent(me, ticket, rc);
@@ -256,7 +244,7 @@ static void owner_answered(struct zk_session *me, struct zk_ticket *ticket,
 static void list(struct zk_session *me, struct zk_ticket *ticket)
 {
     hf__zk_ticket_begin(ticket, TICKET_LIST);
-    hf__zk_ticket_unsent(me, ticket, list_send(me, ticket));
+    hf__zk_ticket_unsent(me, ticket, list_send(ticket));
 }
 
 /* The watch of a predecessor stays if that has not changed. */
@@ -342,13 +330,11 @@ static void watch(struct zk_session *me, struct zk_ticket *ticket)
     bool denied = ticket->state == TICKET_WAIT_DENIED;
     hf__zk_ticket_begin(ticket, ticket->state);
     hf__zk_watcher_set(me, &ticket->watcher, ticket->predecessor, predecessor_fired);
-    int rc =
-        denied
-            ? hf__zk_exists(me->zk, ticket->predecessor, true, hf__zk_ticket_answered,
-                            ticket, hf__zk_ticket_tag(ticket, ASK_WATCH_DENIED))
-            : hf__zk_get(me->zk, ticket->predecessor, true, hf__zk_ticket_answered,
-                         ticket, hf__zk_ticket_tag(ticket, ASK_WATCH));
-    if (hf__zk_ticket_sent(ticket, rc) != 0)
+    int rc = denied
+                 ? TICKET_ASK(ticket, ASK_WATCH_DENIED, hf__zk_exists,
+                              ticket->predecessor, true)
+                 : TICKET_ASK(ticket, ASK_WATCH, hf__zk_get, ticket->predecessor, true);
+    if (rc != 0)
         hf__zk_watcher_drop(&ticket->watcher);
     hf__zk_ticket_unsent(me, ticket, rc);
 }
@@ -385,9 +371,7 @@ static void delete_node(struct zk_session *me, struct zk_ticket *ticket)
     hf__zk_ticket_reset(ticket, TICKET_DELETE);
     hf__zk_ticket_begin(ticket, TICKET_DELETE);
     hf__zk_gather(me->zk);
-    int rc = hf__zk_ticket_sent(
-        ticket, hf__zk_delete(me->zk, ticket->path, -1, hf__zk_ticket_answered, ticket,
-                              hf__zk_ticket_tag(ticket, ASK_DELETE)));
+    int rc = TICKET_ASK(ticket, ASK_DELETE, hf__zk_delete, ticket->path, -1);
     hf__zk_watcher_end(me, &ticket->watcher);
     hf__zk_flush(me->zk);
     hf__zk_ticket_unsent(me, ticket, rc);

@@ -43,10 +43,8 @@ static void create_send(struct zk_session *me, struct zk_ticket *ticket)
     if (ticket->retries > 0)
         /* The only parent is the chroot. */
         hf__zk_make_folder(me->zk, "/", NULL, NULL, 0);
-    int rc = hf__zk_ticket_sent(
-        ticket, hf__zk_create(me->zk, ticket->path, data, len + 4 + ID_DIGITS,
-                              ZK_EPHEMERAL, hf__zk_ticket_answered, ticket,
-                              hf__zk_ticket_tag(ticket, ASK_CREATE)));
+    int rc = TICKET_ASK(ticket, ASK_CREATE, hf__zk_create, ticket->path, data,
+                        len + 4 + ID_DIGITS, ZK_EPHEMERAL);
     hf__zk_flush(me->zk);
     if (rc == 0)
         return;
@@ -122,9 +120,7 @@ static void look_send(struct zk_session *me, struct zk_ticket *ticket,
     if (state == TICKET_FIND)
         hf__zk_sync(me->zk, ticket->path, NULL, NULL, 0);
     hf__zk_watcher_set(me, &ticket->watcher, ticket->path, single_fired);
-    int rc = hf__zk_ticket_sent(
-        ticket, hf__zk_get(me->zk, ticket->path, true, hf__zk_ticket_answered, ticket,
-                           hf__zk_ticket_tag(ticket, ASK_LIST)));
+    int rc = TICKET_ASK(ticket, ASK_LIST, hf__zk_get, ticket->path, true);
     hf__zk_flush(me->zk);
     if (rc != 0)
         hf__zk_watcher_drop(&ticket->watcher);
@@ -169,10 +165,7 @@ static void delete_send(struct zk_session *me, struct zk_ticket *ticket)
     hf__zk_ticket_reset(ticket, TICKET_DELETE);
     hf__zk_ticket_begin(ticket, TICKET_DELETE);
     hf__zk_ticket_unsent(
-        me, ticket,
-        hf__zk_ticket_sent(
-            ticket, hf__zk_delete(me->zk, ticket->path, -1, hf__zk_ticket_answered,
-                                  ticket, hf__zk_ticket_tag(ticket, ASK_DELETE))));
+        me, ticket, TICKET_ASK(ticket, ASK_DELETE, hf__zk_delete, ticket->path, -1));
 }
 
 /* Without a reply: looked at before another delete, which could hit another client. */

@@ -153,6 +153,13 @@ static inline int hf__zk_ticket_sent(struct zk_ticket *ticket, int rc)
     return rc;
 }
 
+/* Sends a request of the ticket: by `send`, hf__zk_get and the like, with these arguments
+ * behind the client. Its code. */
+#define TICKET_ASK(ticket, what, send, ...)                                            \
+    hf__zk_ticket_sent(ticket, send((ticket)->session->zk, __VA_ARGS__,                \
+                                    hf__zk_ticket_answered, ticket,                    \
+                                    hf__zk_ticket_tag(ticket, what)))
+
 /* A new state, whose request is about to be sent. */
 static inline void hf__zk_ticket_begin(struct zk_ticket *ticket,
                                        enum ticket_state state)

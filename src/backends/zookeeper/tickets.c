@@ -315,10 +315,7 @@ int hf__zk_ticket_probe(struct zk_session *me, struct zk_ticket *ticket,
     hf__zk_gather(me->zk);
     for (uint32_t i = 0; i < KIND_INSIDES && rc == 0; i++)
         if (hf__zk_kind_inside(path, folder, ticket->kind, i))
-            rc = hf__zk_ticket_sent(
-                ticket,
-                hf__zk_children(me->zk, path, false, hf__zk_ticket_answered, ticket,
-                                hf__zk_ticket_tag(ticket, ASK_PROBE + i)));
+            rc = TICKET_ASK(ticket, ASK_PROBE + i, hf__zk_children, path, false);
     hf__zk_flush(me->zk);
     return rc;
 }

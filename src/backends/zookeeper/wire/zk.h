@@ -5,8 +5,8 @@
  * and watches. It knows no locks and nothing of the store that uses it.
  *
  * A request that was taken is answered exactly once, later: with the server's reply,
- * which may be an error of the server's, or with NULL and an error that says whether the
- * server may have carried it out (HF_EUNCERTAIN) or cannot have (HF_EUNREACHABLE).
+ * which may be an error of the server's, or with NULL and an error that says whether
+ * the server may have carried it out (HF_EUNCERTAIN) or cannot have (HF_EUNREACHABLE).
  * Nothing is repeated without the caller. Replies come in the order of the requests.
  * Only hf__zk_open() and hf__zk_close_wait() block.
  *
@@ -155,10 +155,6 @@ void hf__zk_gather(struct zk *zk);
 void hf__zk_flush(struct zk *zk);
 /* The sentence for such a code. */
 void hf__zk_unsent_why(const struct zk *zk, int code, hf_error *ret_why);
-/* Calls `done` without a reply if `code` is one: for a caller whose last request this
- * was, so that its callback ends the matter in any case. */
-void hf__zk_unsent_answer(struct zk *zk, int code, zk_done *done, void *subject,
-                          uint64_t tag);
 
 int hf__zk_create(struct zk *zk, const char *path, const void *data, size_t len,
                   enum zk_mode mode, zk_done *done, void *subject, uint64_t tag);

@@ -84,19 +84,6 @@ void hf__zk_unsent_why(const struct zk *zk, int code, hf_error *ret_why)
         hf__fail_code(ret_why, code);
 }
 
-void hf__zk_unsent_answer(struct zk *zk, int code, zk_done *done, void *subject,
-                          uint64_t tag)
-{
-    struct zk_pending pending = { .done = done, .subject = subject, .tag = tag };
-    hf_error why;
-
-    if (code == 0)
-        return;
-    pending.sent_ns = zk_now(zk);
-    hf__zk_unsent_why(zk, code, &why);
-    hf__zk_pending_answer(zk, &pending, NULL, &why);
-}
-
 /* ---- Creating -------------------------------------------------------------------- */
 
 static void put_acl(const struct zk *zk, struct jute_out *out)
