@@ -11,7 +11,8 @@
  * A look asks for three things at once: which kinds the name serves, the limit, the
  * leases. The first look is sent together with the queue node, so that a client without
  * rivals waits for two replies in all. What it says of the leases counts only if no
- * ticket was before ours when it was sent; what it says of the limit counts in any case.
+ * ticket was before ours when it was sent; what it says of the limit counts in any
+ * case.
  */
 #include "permits.h"
 

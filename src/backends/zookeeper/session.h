@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the files of the zookeeper store share: the session, watchers, jobs. ticket.h has
- * the tickets.
+ * What the files of the zookeeper store share: the session, watchers, jobs. ticket.h
+ * has the tickets.
  *
  * A lost connection ends nothing: work goes on at `up`. Nodes end with the session
  * only (`expired`).

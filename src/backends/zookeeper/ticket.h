@@ -3,9 +3,9 @@
  * Tickets: what the session keeps of a ticket of core's, from its first attempt until
  * nothing of it can be on the server.
  *
- * A ticket outlives core's ticket if core forgets that: then core_ticket is NULL and the
- * ticket is only withdrawn. core_ticket->store[0] points to it. Each kind embeds it as
- * its first member and has a table of operations.
+ * A ticket outlives core's ticket if core forgets that: then core_ticket is NULL and
+ * the ticket is only withdrawn. core_ticket->store[0] points to it. Each kind embeds it
+ * as its first member and has a table of operations.
  *
  * Calls go one way. What core asks and what the server replies comes to tickets.c. It
  * lets the kind record what is known, asks a pure function what follows (decide.h), and
@@ -120,8 +120,6 @@ static inline bool ticket_is_held(const struct zk_ticket *ticket)
 struct zk_ticket *hf__zk_ticket_new(struct zk_session *me,
                                     struct hf_ticket *core_ticket, size_t size,
                                     const struct zk_ticket_ops *ops);
-/* Drops replies that are due and frees it. Core is told nothing. */
-void hf__zk_ticket_free(struct zk_session *me, struct zk_ticket *ticket);
 /* There was no memory to begin with: tells core, and frees the ticket. */
 void hf__zk_ticket_no_memory(struct zk_session *me, struct zk_ticket *ticket);
 
@@ -153,8 +151,8 @@ static inline int hf__zk_ticket_sent(struct zk_ticket *ticket, int rc)
     return rc;
 }
 
-/* Sends a request of the ticket: by `send`, hf__zk_get and the like, with these arguments
- * behind the client. Its code. */
+/* Sends a request of the ticket: by `send`, hf__zk_get and the like, with these
+ * arguments behind the client. Its code. */
 #define TICKET_ASK(ticket, what, send, ...)                                            \
     hf__zk_ticket_sent(ticket, send((ticket)->session->zk, __VA_ARGS__,                \
                                     hf__zk_ticket_answered, ticket,                    \
@@ -201,9 +199,6 @@ void hf__zk_ticket_refuse(struct zk_ticket *ticket, const hf_error *why);
 /* Admitted, which `node` proves from here on; token and since_ns have been set. */
 void hf__zk_ticket_granted(struct zk_session *me, struct zk_ticket *ticket,
                            const char *node);
-/* HF_EUNREACHABLE or HF_EUNCERTAIN: the ticket lives on. */
-void hf__zk_ticket_failed(struct zk_session *me, struct zk_ticket *ticket,
-                          const hf_error *why);
 /* The hold is lost: tells core, once. The ticket lives until it is withdrawn. */
 void hf__zk_ticket_lost(struct zk_session *me, struct zk_ticket *ticket);
 /* The same, and the server said that the node does not exist. */
@@ -224,7 +219,7 @@ int hf__zk_ticket_probe(struct zk_session *me, struct zk_ticket *ticket,
 bool hf__zk_ticket_probed(struct zk_session *me, struct zk_ticket *ticket,
                           enum request what, const struct zk_answer *answer);
 
-/* ---- queue_node.c: one node in one queue ------------------------------------------- */
+/* ---- queue_node.c: one node in one queue ----------------------------------------- */
 
 /* `folder`: of the queue. 0 or HF_ENOMEM. */
 int hf__zk_queue_node_init(struct zk_ticket *ticket, enum node_form form,

@@ -49,7 +49,8 @@ static void stop_proof(struct zk_session *me, struct zk_ticket *ticket)
     hf__zk_watcher_end(me, &ticket->own_watcher);
 }
 
-void hf__zk_ticket_free(struct zk_session *me, struct zk_ticket *ticket)
+/* Drops replies that are due. Core is told nothing. */
+static void ticket_free(struct zk_session *me, struct zk_ticket *ticket)
 {
     stop_proof(me, ticket);
     hf__zk_watcher_end(me, &ticket->watcher);
@@ -127,8 +128,8 @@ static void queued(struct zk_session *me, struct zk_ticket *ticket)
     me->host->ops->queued(me->host, ticket->core_ticket, 0);
 }
 
-void hf__zk_ticket_failed(struct zk_session *me, struct zk_ticket *ticket,
-                          const hf_error *why)
+/* HF_EUNREACHABLE or HF_EUNCERTAIN: the ticket lives on. */
+static void failed(struct zk_session *me, struct zk_ticket *ticket, const hf_error *why)
 {
     if (ticket->core_ticket)
         me->host->ops->failed(me->host, ticket->core_ticket, why);
@@ -138,7 +139,7 @@ static void over_withdrawn(struct zk_session *me, struct zk_ticket *ticket)
 {
     struct hf_ticket *core_ticket = ticket->core_ticket;
     bool gone = ticket->told == TOLD_LOST || !ticket->deleted;
-    hf__zk_ticket_free(me, ticket);
+    ticket_free(me, ticket);
     if (core_ticket)
         me->host->ops->withdrawn(me->host, core_ticket, gone ? HF_GONE : HF_WITHDRAWN);
 }
@@ -147,7 +148,7 @@ static void over_refused(struct zk_session *me, struct zk_ticket *ticket)
 {
     struct hf_ticket *core_ticket = ticket->core_ticket;
     hf_error why = ticket->refusal;
-    hf__zk_ticket_free(me, ticket);
+    ticket_free(me, ticket);
     me->host->ops->failed(me->host, core_ticket, &why);
 }
 
@@ -155,7 +156,7 @@ static void over_busy(struct zk_session *me, struct zk_ticket *ticket)
 {
     struct hf_ticket *core_ticket = ticket->core_ticket;
     core_ticket->hint = HINT_BUSY;
-    hf__zk_ticket_free(me, ticket);
+    ticket_free(me, ticket);
     me->host->ops->busy(me->host, core_ticket);
 }
 
@@ -164,7 +165,7 @@ static void over_open(struct zk_session *me, struct zk_ticket *ticket)
 {
     struct hf_ticket *core_ticket = ticket->core_ticket;
     struct hf_grant grant = { .token = ticket->token, .span = 1 };
-    hf__zk_ticket_free(me, ticket);
+    ticket_free(me, ticket);
     core_ticket->store[1] = 1; /* asked again, it is still open for this ticket */
     me->host->ops->granted(me->host, core_ticket, &grant);
 }
@@ -218,7 +219,7 @@ void hf__zk_ticket_pause(struct zk_session *me, struct zk_ticket *ticket,
         hf__zk_session_retry_soon(me);
     copy.code = unknown_code(me, ticket);
     if (ticket->goal != GOAL_WITHDRAW && ticket->told == TOLD_NOTHING)
-        hf__zk_ticket_failed(me, ticket, &copy);
+        failed(me, ticket, &copy);
     else if (ticket->goal == GOAL_WITHDRAW && ticket->core_ticket)
         me->host->ops->withdrawn(me->host, ticket->core_ticket,
                                  ticket->deleted ? HF_WITHDRAWAL_UNKNOWN
@@ -253,7 +254,7 @@ void hf__zk_ticket_fail(struct zk_session *me, struct zk_ticket *ticket,
         return;
     }
     ticket->awaits = AWAITS_UP;
-    hf__zk_ticket_failed(me, ticket, why);
+    failed(me, ticket, why);
 }
 
 /* ---- Acting ---------------------------------------------------------------------- */
@@ -355,7 +356,7 @@ void hf__zk_ticket_attempt(struct zk_session *me, struct zk_ticket *ticket)
         hf__zk_ticket_advance(me, ticket);
     } else if (!hf__zk_is_up(me->zk)) {
         hf__fail(&why, unknown_code(me, ticket), "there is no connection to ZooKeeper");
-        hf__zk_ticket_failed(me, ticket, &why);
+        failed(me, ticket, &why);
     } else if (ticket->told == TOLD_QUEUED) {
         queued(me, ticket);
     }
@@ -447,6 +448,6 @@ void hf__zk_tickets_expired(struct zk_session *me)
 
 void hf__zk_tickets_done(struct zk_session *me)
 {
-    for (struct hf_list_node *link; (link = hf__list_first(&me->tickets));)
-        hf__zk_ticket_free(me, HF_CONTAINER(link, struct zk_ticket, link));
+    for (struct hf_link *link; (link = hf__list_first(&me->tickets));)
+        ticket_free(me, HF_CONTAINER(link, struct zk_ticket, link));
 }
