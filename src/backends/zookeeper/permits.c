@@ -78,23 +78,6 @@ static void read_limit(struct permit *permit, enum layout layout,
         permit->limit_state = LIMIT_FOREIGN;
 }
 
-void hf__zk_permit_count(struct permit *permit, enum layout layout,
-                         const struct zk_reply *reply)
-{
-    permit->used = permit->count = 0;
-    for (size_t i = 0; i < reply->count; i++) {
-        const struct zk_text *name = &reply->names[i];
-        struct node node;
-        permit->used += hf__zk_lease_weight(layout, name);
-        hf__zk_node_parse(&node, layout, name->at, name->len);
-        if (!node.has_id || name->len >= NODE_SIZE || permit->count == permit->nodes ||
-            memcmp(&node.id, &permit->ticket.id, sizeof(node.id)) != 0)
-            continue;
-        memcpy(permit->names[permit->count], name->at, name->len);
-        permit->names[permit->count++][name->len] = '\0';
-    }
-}
-
 /* What the look has shown counts while the place in the queue is known. */
 static void look_over(struct permit *permit)
 {

@@ -39,12 +39,6 @@ static inline struct permit *permit_of(struct zk_ticket *ticket)
     return HF_CONTAINER(ticket, struct permit, ticket);
 }
 
-/* ---- permits.c ------------------------------------------------------------------- */
-
-/* Counts the permits in the folder of leases, and keeps the names of our leases. */
-void hf__zk_permit_count(struct permit *permit, enum layout layout,
-                         const struct zk_reply *reply);
-
 /* ---- permits_take.c -------------------------------------------------------------- */
 
 /* DO_TAKE, DO_FIND_LEASES, DO_LEASE_OWNER, DO_CHECK, DO_CHECK_PROBE, DO_RELEASE, and
@@ -53,5 +47,9 @@ void hf__zk_permit_take_act(struct zk_session *me, struct permit *permit,
                             enum action action);
 void hf__zk_permit_take_record(struct zk_session *me, struct permit *permit,
                                enum request what, const struct zk_answer *answer);
+
+/* Counts the permits in the folder of leases, and keeps the names of our leases. */
+void hf__zk_permit_count(struct permit *permit, enum layout layout,
+                         const struct zk_reply *reply);
 
 #endif
