@@ -194,7 +194,8 @@ static void gate_look(struct zk_session *me, struct wait *wait)
 static void wait_on(struct zk_ticket *ticket)
 {
     ticket->state = TICKET_WAIT;
-    ticket->awaits = hf__linked(&ticket->watcher.link) ? AWAITS_EVENT : AWAITS_NOTHING;
+    ticket->awaits =
+        hf__list_linked(&ticket->watcher.link) ? AWAITS_EVENT : AWAITS_NOTHING;
 }
 
 static void gate_found(struct zk_session *me, struct wait *wait, int64_t czxid)

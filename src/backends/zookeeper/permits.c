@@ -133,8 +133,9 @@ static void refuse_limit(struct permit *permit)
 static void wait_for_permits(struct permit *permit)
 {
     if (permit->watching)
-        permit->ticket.awaits =
-            hf__linked(&permit->ticket.watcher.link) ? AWAITS_EVENT : AWAITS_NOTHING;
+        permit->ticket.awaits = hf__list_linked(&permit->ticket.watcher.link)
+                                    ? AWAITS_EVENT
+                                    : AWAITS_NOTHING;
     permit->watching = true;
 }
 

@@ -252,7 +252,7 @@ static void wait_for(struct zk_session *me, struct zk_ticket *ticket,
                      const struct zk_text *name)
 {
     size_t skip = ticket->folder_len + 1;
-    bool same = hf__linked(&ticket->watcher.link) &&
+    bool same = hf__list_linked(&ticket->watcher.link) &&
                 strlen(ticket->predecessor) == skip + name->len &&
                 memcmp(ticket->predecessor + skip, name->at, name->len) == 0;
     ticket->state = TICKET_WAIT;

@@ -25,7 +25,7 @@ static const char revocation[] = "__REVOKE__";
 #define WATCHED UINT64_MAX /* tag of the sync */
 
 struct batch {
-    struct hf_link link;
+    struct hf_list_node link;
     enum hf_renew_mode mode;
     uint32_t count, requests;
     struct {
@@ -53,7 +53,7 @@ static void batch_free(struct batch *batch)
 
 void hf__zk_renew_done(struct zk_session *me)
 {
-    for (struct hf_link *link; (link = hf__list_first(&me->batches));)
+    for (struct hf_list_node *link; (link = hf__list_first(&me->batches));)
         batch_free(HF_CONTAINER(link, struct batch, link));
 }
 
@@ -132,7 +132,7 @@ static void batch_sort(struct zk_session *me, struct batch *batch)
         const struct zk_ticket *ticket = core_ticket ? ticket_of(core_ticket) : NULL;
         if (ticket && ticket->node) {
             batch->of[i].watched =
-                batch->mode == HF_RENEW && hf__linked(&ticket->own_watcher.link);
+                batch->mode == HF_RENEW && hf__list_linked(&ticket->own_watcher.link);
         } else if (core_ticket) {
             batch->of[i].core_ticket = NULL;
             renewal_report(me, core_ticket, batch->mode,
@@ -222,8 +222,8 @@ static void own_done(const struct zk_answer *answer)
 
 void hf__zk_interest_watch(struct zk_session *me, struct zk_ticket *ticket)
 {
-    if (!ticket->interested || !ticket->node || hf__linked(&ticket->own_watcher.link) ||
-        !hf__zk_is_up(me->zk))
+    if (!ticket->interested || !ticket->node ||
+        hf__list_linked(&ticket->own_watcher.link) || !hf__zk_is_up(me->zk))
         return;
     hf__zk_watcher_set(me, &ticket->own_watcher, ticket->node, own_fired);
     if (hf__zk_get(me->zk, ticket->node, true, own_done, ticket, 0) == 0)

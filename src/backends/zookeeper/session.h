@@ -24,11 +24,12 @@ struct zk_session {
     bool closing;
     int64_t session_asked_ns;
 
-    struct hf_link tickets;
-    struct hf_link jobs;    /* requests of core that take several to the server */
-    struct hf_link batches; /* renewals under way */
-    struct hf_link orphans; /* nodes whose delete is repeated until they are gone */
-    struct hf_link watchers[WATCH_BUCKETS];
+    struct hf_list_node tickets;
+    struct hf_list_node jobs;    /* requests of core that take several to the server */
+    struct hf_list_node batches; /* renewals under way */
+    struct hf_list_node
+        orphans; /* nodes whose delete is repeated until they are gone */
+    struct hf_list_node watchers[WATCH_BUCKETS];
     struct hf_timer retry_timer; /* a request was not sent though we are connected */
 
     struct pending_changes pending; /* of changes.c */
@@ -45,7 +46,7 @@ struct watcher;
 typedef void watcher_fired(struct zk_session *me, struct watcher *watcher,
                            enum zk_event_type type);
 struct watcher {
-    struct hf_link link; /* zeroed: not set */
+    struct hf_list_node link; /* zeroed: not set */
     uint32_t hash;
     const char *path; /* the owner's; must live while the watcher is set */
     watcher_fired *fired;
@@ -111,7 +112,7 @@ void hf__zk_renew_done(struct zk_session *me);
  * when core forgets the request, and with the session's memory. When the connection is
  * lost its requests are answered without a reply. */
 struct job {
-    struct hf_link link;
+    struct hf_list_node link;
     struct hf_request *request;
     /* Frees what the kind added. */
     void (*done)(struct zk_session *me, struct job *job);

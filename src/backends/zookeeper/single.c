@@ -131,7 +131,8 @@ static void look_send(struct zk_session *me, struct zk_ticket *ticket,
 static void single_taken(struct zk_ticket *ticket)
 {
     ticket->state = TICKET_WAIT;
-    ticket->awaits = hf__linked(&ticket->watcher.link) ? AWAITS_EVENT : AWAITS_NOTHING;
+    ticket->awaits =
+        hf__list_linked(&ticket->watcher.link) ? AWAITS_EVENT : AWAITS_NOTHING;
 }
 
 static void look_answered(struct zk_session *me, struct zk_ticket *ticket,

@@ -65,7 +65,7 @@ struct zk_ticket_ops {
 };
 
 struct zk_ticket {
-    struct hf_link link;
+    struct hf_list_node link;
     struct zk_session *session;
     const struct zk_ticket_ops *ops;
     struct hf_ticket *core_ticket; /* NULL: core has forgotten it */

@@ -448,6 +448,6 @@ void hf__zk_tickets_expired(struct zk_session *me)
 
 void hf__zk_tickets_done(struct zk_session *me)
 {
-    for (struct hf_link *link; (link = hf__list_first(&me->tickets));)
+    for (struct hf_list_node *link; (link = hf__list_first(&me->tickets));)
         ticket_free(me, HF_CONTAINER(link, struct zk_ticket, link));
 }
