@@ -142,6 +142,63 @@ static void release_meets_timeout(struct env *e)
     check_free(e);
 }
 
+static void dispatch_once(hf_client *client)
+{
+    struct pollfd ready = { .fd = hf_dispatch_fd(client, NULL), .events = POLLIN };
+    poll(&ready, 1, 20);
+    CHECK_RC(hf_dispatch(client, NULL), 0);
+}
+
+/* Some stores grant a released lock to the next waiter, in others that waiter takes it
+ * itself, and it stays free while the waiter's loop stands still. */
+static bool granted_meanwhile(struct env *e, hf_client *client)
+{
+    for (int i = 0; i < 30; i++) {
+        if (seen(e, client, HF_HOLDER) > 0)
+            return true;
+        poll(NULL, 0, 10); /* pause: for a grant that may never be seen */
+    }
+    return false;
+}
+
+/* The loop stands still while its ticket is granted and evicted. When it turns again,
+ * the acquire must not succeed beside the client that has the lock by then. */
+static void evicted_before_it_was_heard(struct env *e)
+{
+    struct told told = told_here();
+    hf_client *mine = user_client(e);
+    hf_client *other = client_open(e);
+    hf_hold *hold = held(e, other);
+    begin(e, mine, told_hold, &told, .rival = true, .timeout = HF_FOREVER, .who = 2);
+    for (int64_t end = real_ms() + PATIENCE_MS; !queued(e, other, 1);) {
+        CHECK(real_ms() < end);
+        dispatch_once(mine);
+    }
+    let_go(hold);
+    if (!granted_meanwhile(e, other)) {
+        loop_until(mine, &told.ended, 1);
+        CHECK_RC(told.rc, 0);
+        let_go(told.hold);
+        return;
+    }
+    holder_evict(e, other);
+    hold = held(e, other);
+    for (int i = 0; i < 20; i++)
+        dispatch_once(mine);
+    if (atomic_load(&told.ended) && told.rc == 0)
+        CHECK_EQ(hf_hold_state(told.hold), HF_LOST);
+    uint64_t token = hf_hold_token(hold, 0);
+    let_go(hold);
+    loop_until(mine, &told.ended, 1);
+    if (told.rc == 0 && hf_hold_state(told.hold) == HF_HELD)
+        CHECK(hf_hold_token(told.hold, 0) > token);
+    else if (told.rc != 0)
+        CHECK_RC(told.rc, HF_ELOST);
+    if (told.rc == 0)
+        hf_release(told.hold, NULL);
+    check_free(e);
+}
+
 static void loop_hears_of_loss(struct env *e)
 {
     struct told told = told_here();
@@ -235,6 +292,8 @@ const struct scenario scenarios_loop[] = {
     { "descriptor-says-so", LOCKS, 0, 0, descriptor_says_so },
     { "timers-wake-the-loop", LOCKS, 0, 0, timers_wake_the_loop },
     { "release-meets-timeout", LOCKS, 0, 0, release_meets_timeout },
+    { "evicted-before-it-was-heard", EXCLUSIVE & ~MULTI, HF_CAP_INSPECT | HF_CAP_EVICT,
+      0, evicted_before_it_was_heard },
     { "loop-hears-of-loss", LOCKS, HF_CAP_INSPECT | HF_CAP_EVICT, 0,
       loop_hears_of_loss },
     { "blocking-calls-work", LOCKS, HF_CAP_INSPECT, 0, blocking_calls_work },
