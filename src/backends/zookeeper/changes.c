@@ -253,12 +253,12 @@ static void pending_reply(const struct zk_answer *answer)
     uint64_t result = reply && by_zxid ? (uint64_t)reply->zxid : pending->result;
     struct hf_id id = pending->id;
     hf_error why;
+    /* An error with results is that of one of the operations. */
+    int rc = reply && reply->count ? 0 : zk_answer_error(answer, &why);
     hf__list_remove(&pending->link);
     hf__free(pending);
     if (change)
         change->pending = NULL;
-    /* An error with results is that of one of the operations. */
-    int rc = reply && reply->count ? 0 : zk_answer_error(answer, &why);
     bool made = rc == 0 && reply->error == ZK_OK;
     size_t failed = rc == 0 && !made ? first_failure(reply) : 0;
     bool marked = !made && failed == 0 && rc == 0 && reply->error == ZK_NODEEXISTS;
