@@ -259,9 +259,10 @@ static void pending_reply(const struct zk_answer *answer)
     hf__free(pending);
     if (change)
         change->pending = NULL;
-    bool made = rc == 0 && reply->error == ZK_OK;
-    size_t failed = rc == 0 && !made ? first_failure(reply) : 0;
-    bool marked = !made && failed == 0 && rc == 0 && reply->error == ZK_NODEEXISTS;
+    bool replied = reply && rc == 0;
+    bool made = replied && reply->error == ZK_OK;
+    size_t failed = replied && !made ? first_failure(reply) : 0;
+    bool marked = replied && failed == 0 && reply->error == ZK_NODEEXISTS;
     if (made)
         record_made(me, &id, result);
     else if (rc != HF_EUNCERTAIN && !marked)
@@ -272,10 +273,10 @@ static void pending_reply(const struct zk_answer *answer)
         change_fail(me, change, hf__fail_code(&why, HF_ECORRUPT), &why);
     else if (made)
         change_answer(me, change, result);
-    else if (rc != 0)
-        change_fail(me, change, rc, &why);
-    else
+    else if (replied)
         change_again(me, change, failed, reply->error);
+    else
+        change_fail(me, change, rc, &why);
 }
 
 static void plan_send(struct zk_session *me, struct change *change,
