@@ -215,8 +215,9 @@ static bool is_same(const struct belief *a, const struct belief *b)
     return a->name == b->name && a->owner == b->owner && b->kind == HF_REENTRANT;
 }
 
-/* Another actor of the same owner may be in, or have been, and may not have told yet. It
- * may also never tell: its own acquire of several names may have given up meanwhile. */
+/* Another actor of the same owner may be in, or have been, and may not have told
+ * yet. It may also never tell: its own acquire of several names may have given up
+ * meanwhile. */
 static bool may_be_entry(const struct actor *actor)
 {
     for (int i = 0; actor->owner && actor->count > 1 && i < actor->count; i++)
