@@ -332,6 +332,44 @@ START_TEST(in_vain_only_once)
 }
 END_TEST
 
+static void released(void *user, int rc, const hf_error *why)
+{
+    (void)user;
+    (void)rc;
+    (void)why;
+}
+
+/* A mutex waits on the claim of a reentrant lock, whose withdrawal is not answered; the
+ * waiter's owner gets the lock meanwhile, by a reentrant want. When the waiter asks
+ * anew, it does not enter that: it is not reentrant. */
+START_TEST(a_mutex_that_asks_anew_enters_nothing)
+{
+    struct waiter waiter = { .want = hf_mutex("thing"),
+                             .how = HF_ACQUIRE_OPTIONS_INIT };
+    begin();
+    hf_hold *first = held(hf_reentrant("thing"), 9);
+    waiter.how.owner = 7;
+    waiter.how.timeout_ms = HF_FOREVER;
+    ck_assert_int_eq(pthread_create(&waiter.thread, NULL, wait_for_it, &waiter), 0);
+    EVENTUALLY(asleep() == 1);
+    refuse_pass = mute = true;
+    ck_assert_int_eq(hf_release_async(first, released, NULL, NULL), 0);
+    turn_of("thing")->held = false; /* it was withdrawn, and the answer was lost */
+    hf_hold *hold = held(hf_reentrant("thing"), 7);
+    uint64_t token = hf_hold_token(hold, 0);
+    refuse_pass = mute = false;
+    int before = withdrawals;
+    clock_pass(2000);
+    EVENTUALLY(withdrawals > before);
+    ck_assert_int_eq(asleep(), 1);
+    release(hold);
+    ck_assert_int_eq(join(&waiter), 0);
+    ck_assert_uint_gt(hf_hold_token(waiter.hold, 0), token);
+    release(waiter.hold);
+    end();
+}
+END_TEST
+
 /* Where the store does not let it be handed on, the sleeper asks for itself. */
 START_TEST(a_refused_pass_is_a_release)
 {
@@ -477,7 +515,7 @@ UNIT_MAIN("offers", a_sleeper_becomes_the_owner, who_takes_an_offer_is_the_owner
           an_offer_is_of_the_kind_that_was_asked_for,
           a_lock_taken_again_has_a_new_owner, an_offer_goes_to_the_next_in_line,
           an_offer_of_nobody_is_given_back, in_vain_only_once,
-          a_refused_pass_is_a_release, a_lease_is_what_was_asked_for,
-          the_most_is_what_was_asked_for, a_loss_is_of_interest_while_others_wait,
-          an_offer_with_a_lease_is_not_for_all, an_id_that_was_told_is_not_used_again,
-          a_hold_with_a_told_id_is_not_handed_on)
+          a_mutex_that_asks_anew_enters_nothing, a_refused_pass_is_a_release,
+          a_lease_is_what_was_asked_for, the_most_is_what_was_asked_for,
+          a_loss_is_of_interest_while_others_wait, an_offer_with_a_lease_is_not_for_all,
+          an_id_that_was_told_is_not_used_again, a_hold_with_a_told_id_is_not_handed_on)
