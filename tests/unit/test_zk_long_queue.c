@@ -292,7 +292,7 @@ START_TEST(asked_while_it_turns)
 }
 END_TEST
 
-UNIT_MAIN("zk_queue_wait", a_listing_is_a_grant, others_are_left,
+UNIT_MAIN("zk_long_queue", a_listing_is_a_grant, others_are_left,
           deleted_in_a_long_queue, a_waiter_gives_up, an_end_that_was_missed,
           a_watch_that_lives_on, an_end_told_to_another_session,
           a_reader_behind_writers, a_writer_that_reads_on, asked_while_it_turns)
